@@ -15,7 +15,7 @@ use std::net::TcpListener;
 
 use server::{
     Cat, Compacts, Config, Dispatch, Drive, HotSetSize, HugePages, IndexKind, Pin, SizeThreshold,
-    Tuning, WritePolicy,
+    Tuning, Wanted, WritePolicy,
 };
 
 use peer::{Counter, Peer, Protocol};
@@ -143,7 +143,7 @@ impl World {
                 let threads = 1 + usize::from(actor) % THREADS;
                 let dispatchers = 1 + usize::from(actor >> 4) % threads;
                 // Some settings fix which threads poll.
-                let _ = self.drive.shared().set_roles(threads, dispatchers);
+                let _ = self.drive.shared().change_roles(Wanted::by_hand(threads, dispatchers));
             }
             _ => {
                 let peer = &mut self.peers[index];

@@ -70,7 +70,7 @@ fn controllers(shared: &Arc<Shared>) -> Vec<Box<dyn Controller>> {
         let follower = knobs::WaysFollower::new(Arc::clone(shared), Arc::clone(ways));
         controllers.push(Box::new(follower));
     }
-    let is_routed = shared.layers().is_routed;
+    let is_routed = shared.roles().layers().is_routed;
     if knobs::may_tune(shared.config(), is_routed, affinity::processor_count()) {
         let tuned_ways = ways.filter(|_| !matches!(shared.config().cat, Cat::Ways(_)));
         let knobs = knobs::ServerKnobs::new(Arc::clone(shared), tuned_ways);
@@ -178,7 +178,7 @@ impl ManagerThread {
                 loop {
                     remind(&shared, &mut reminder);
                     observed.observe(shared.all_counters());
-                    observed.has_two_layers = shared.role_plan().has_two_layers();
+                    observed.has_two_layers = shared.roles().plan().has_two_layers();
                     let sleep =
                         manager.step(clock(&shared), &observed, &shared.control().decision_log);
                     if stopped.recv_timeout(sleep) != Err(RecvTimeoutError::Timeout) {
@@ -205,7 +205,7 @@ impl Drop for ManagerThread {
 fn open_ways(shared: &Shared) -> Result<(), StartError> {
     let config = shared.config();
     let why_not = why_not_tuned(config, affinity::processor_count());
-    let has_two_layers = why_not.is_none() || shared.role_plan().has_two_layers();
+    let has_two_layers = why_not.is_none() || shared.roles().plan().has_two_layers();
     match ways::open(config, has_two_layers)? {
         ways::Opened::Ways(ways) => {
             let of_threads = knobs::follow(shared, &mut knobs::lock(&ways));
@@ -245,7 +245,7 @@ fn remind(shared: &Shared, reminder: &mut Reminder) {
 }
 
 fn clock(shared: &Shared) -> Instant {
-    Instant { ns: u64::try_from(shared.uptime().as_nanos()).unwrap_or(u64::MAX) }
+    Instant { ns: u64::try_from(shared.run().uptime().as_nanos()).unwrap_or(u64::MAX) }
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Reload {
             Ok(line) => info!("SIGHUP: {line}"),
             Err(line) => warn!("SIGHUP: {line}; the settings stay as they were"),
         }
-        match self.shared.reload_auth_file() {
+        match self.shared.users().map(|users| users.reload()) {
             None => {}
             Some(Ok(())) => info!("SIGHUP: the users of --auth-file are read anew"),
             Some(Err(error)) => warn!(%error, "SIGHUP: the users of before stay"),

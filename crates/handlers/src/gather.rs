@@ -265,7 +265,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         let executed = self.requests.iter().zip(&self.pendings);
         for ((request, pending), seen) in executed.zip(&seen) {
             let client = &connections[pending.slot as usize].client;
-            lines.add_request(shared.event_stream(), *now, (request, *seen), client);
+            lines.add_request(&shared.observations().event_stream, *now, (request, *seen), client);
         }
         seen.clear();
         lines.seen = seen;

@@ -78,7 +78,7 @@ pub struct Clock {
 impl Clock {
     /// Now.
     pub fn now(shared: &Shared) -> Clock {
-        let ns = u64::try_from(shared.uptime().as_nanos()).unwrap_or(u64::MAX);
+        let ns = u64::try_from(shared.run().uptime().as_nanos()).unwrap_or(u64::MAX);
         Clock { monotonic: Instant { ns } }
     }
 
@@ -127,7 +127,7 @@ impl Shop {
             key,
             cookies: Cookies::new(&secret),
             terms,
-            dispatcher_count: AtomicUsize::new(shared.layers().start.dispatchers),
+            dispatcher_count: AtomicUsize::new(shared.roles().layers().start.dispatchers),
             shm_count: AtomicUsize::new(0),
             shm_places: ShmPlaces::default(),
             doors: Mutex::new(shared.doors()),

@@ -167,7 +167,7 @@ fn make_room(open: &mut VecDeque<Open>, shared: &Shared) {
     let oldest = open.iter().position(is_other).unwrap_or(0);
     if let Some(closed) = open.remove(oldest) {
         closed.task.abort();
-        shared.admin_counters().made_room.fetch_add(1, Ordering::Relaxed);
+        shared.observations().admin.made_room.fetch_add(1, Ordering::Relaxed);
     }
 }
 

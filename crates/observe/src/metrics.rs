@@ -22,10 +22,11 @@ use dispatch::published::Entry;
 use dispatch::published::Lately;
 use dispatch::published::TunerView;
 use dispatch::published::Workload;
-use dispatch::sizes::SizeNumbers;
+use dispatch::sizes::{self, SizeNumbers};
 use host::process::unix_now;
 use policy::size_class::SizeCount;
 use runtime::shared::Shared;
+use runtime::slo::Slo;
 use runtime::warm::Kept;
 use serde_json::{Value, json};
 use store::Mode;
@@ -131,19 +132,19 @@ pub struct Snapshot {
 impl Snapshot {
     /// Folds all counters now.
     pub fn take(shared: &Shared) -> Snapshot {
-        let (config, plan) = (shared.config(), shared.role_plan());
+        let (config, plan) = (shared.config(), shared.roles().plan());
         let slo_ns = shared.slo().target_ns();
         Snapshot {
             at_ms: unix_now().0,
-            uptime_ms: u64::try_from(shared.uptime().as_millis()).unwrap_or(u64::MAX),
+            uptime_ms: u64::try_from(shared.run().uptime().as_millis()).unwrap_or(u64::MAX),
             thread_count: config.threads,
             role_epoch: plan.epoch,
             roles: plan.role_counts(),
             cr_threads: shared.roles().asked().1,
             sizes: shared.sizes().map(|sizes| SizeNumbers::from(&*sizes.plan())),
-            size_counts: shared.size_histogram(),
+            size_counts: sizes::sum(shared.size_counts()),
             stored_sizes: shared.control().stored_sizes.histogram(),
-            table_entries: shared.layers().table_entries(&plan, config),
+            table_entries: shared.roles().layers().table_entries(&plan, config),
             mode: match config.mode {
                 Mode::Evict => "cache",
                 Mode::Clean => "store",
@@ -151,16 +152,16 @@ impl Snapshot {
             index: config.index_name(),
             memory_limit_bytes: shared.memory_bytes(),
             memory_surplus_bytes: shared.store().surplus_bytes(),
-            memory_changes: shared.memory_changes(),
+            memory_changes: shared.memory().changes(),
             connections_max: shared.live().max_connections(),
             totals: shared.totals(),
             durations: commands::durations(shared),
-            slow_log_total: shared.slow_log().total(),
+            slow_log_total: shared.observations().slow_log.total(),
             tracking: tracking::TrackingNumbers::of(shared.tracking()),
             hot_set: shared.hot_keys().map(|keys| keys.now()).unwrap_or_default(),
             shows_keys: false,
-            admin_refused: shared.admin_counters().by_reason(),
-            store: shared.store_stats(),
+            admin_refused: shared.observations().admin.by_reason(),
+            store: shared.store().stats(),
             data: durable::DataNumbers::take(shared),
             warm: shared.warm().map(|warm| warm.kept()),
             cluster: shared.cluster().map(|view| cluster::ClusterNumbers::take(view)),
@@ -170,7 +171,7 @@ impl Snapshot {
             workload: shared.control().workload.get(),
             tuner: shared.control().tuner.get(),
             slo_ns,
-            latency: shared.slo_counts(),
+            latency: Slo::counts(shared.all_counters()),
             slo: shared.control().slo.get().filter(|lately| lately.target_ns == slo_ns),
             ways: shared.control().ways(),
             changes: shared.control().decision_log.counts(),

@@ -8,11 +8,11 @@ use crate::metrics::threads;
 /// Logs one line for the server, one for each worker and one for each other thread. No thread
 /// waits for it.
 pub fn log_state(shared: &Shared) {
-    let (stats, usage) = (shared.store_stats(), Usage::now());
+    let (stats, usage) = (shared.store().stats(), Usage::now());
     let totals = shared.totals();
     let clients = shared.clients().list();
     tracing::info!(
-        uptime_s = shared.uptime().as_secs(),
+        uptime_s = shared.run().uptime().as_secs(),
         items = stats.items,
         log_used_bytes = stats.log_used_bytes,
         index_bytes = stats.index_bytes,
@@ -20,7 +20,7 @@ pub fn log_state(shared: &Shared) {
         resident_bytes = usage.resident_bytes,
         connections = clients.len(),
         accepted = totals.connections_total,
-        is_stopping = shared.is_stopping(),
+        is_stopping = shared.run().is_stopping(),
         "state",
     );
     for (worker, counters) in shared.all_counters().enumerate().take(shared.config().threads) {

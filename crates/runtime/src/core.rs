@@ -4,6 +4,7 @@ pub mod flushing;
 pub mod resting;
 pub mod tell;
 pub mod timing;
+pub mod turn;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
 use budget::Ledger;
 use commands::reply::Tally;
-use commands::work::{LongReads, Work};
+use commands::work::Work;
 use counters::WorkerCounters;
 use replication::cluster::View;
 use sessions::acl;
@@ -27,6 +28,7 @@ use flushing::Flushing;
 use resting::Resting;
 use tell::Telling;
 use timing::Timing;
+use turn::Turn;
 
 /// The number of buffers that a worker keeps for reuse, and the largest one worth keeping.
 const POOL_BUFFERS_MAX: usize = 64;
@@ -60,24 +62,8 @@ pub struct Core {
     /// A client with this many unsent bytes begins no command: one more than the limit, or 0 while
     /// its part or the turn is spent (W1, W2).
     parse_stop_bytes: usize,
-    /// The number of the turn.
-    turn: u64,
-    /// The cost of the turn so far.
-    work: Work,
-    /// At this many units, the connection that is being fed begins no further command: its part, or
-    /// the turn, is spent.
-    part_end_units: u64,
-    /// Bytes of long replies sent in this turn.
-    sent_when_spent_bytes: usize,
-    /// Bytes of long commands that the turn has read (W5).
-    read_long_bytes: usize,
-    /// How much of them it may read.
-    long_reads: LongReads,
-    has_left_unread: bool,
-    /// Bytes of the gathering's long commands, which were charged as they were parsed.
-    charged_parsed_bytes: u64,
-    /// Whether other connections are fed in the same turn.
-    is_beside_others: bool,
+    /// The turn, and its cost.
+    pub turn: Turn,
     /// The connection whose long command other workers execute, by its slot and its client, and the
     /// mark of the reply.
     long_elsewhere: (usize, u64, u32),
@@ -165,9 +151,7 @@ impl Core {
             value_max_bytes: config.max_item_size_bytes,
             output_limit_bytes: OUTPUT_LIMIT_BYTES_MIN,
             parse_stop_bytes: OUTPUT_LIMIT_BYTES_MIN + 1,
-            turn: 0,
-            work: Work::default(),
-            part_end_units: 0,
+            turn: Turn::default(),
             touched_bytes: 0,
             output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
                 .unwrap_or(usize::MAX),
@@ -178,12 +162,6 @@ impl Core {
             made_bytes: 0,
             made_bytes_max: MADE_BYTES_MIN,
             holds_back: false,
-            sent_when_spent_bytes: 0,
-            read_long_bytes: 0,
-            long_reads: Work::default().long_reads_behind(),
-            has_left_unread: false,
-            charged_parsed_bytes: 0,
-            is_beside_others: false,
             long_elsewhere: (usize::MAX, 0, 0),
             short_of_pins: Vec::new(),
             now: UnixMillis(0),
@@ -237,12 +215,7 @@ impl Core {
     /// Begins a turn.
     #[inline]
     pub fn begin_turn(&mut self) {
-        self.turn += 1;
-        self.long_reads = self.work.long_reads_behind();
-        self.work = Work::default();
-        self.sent_when_spent_bytes = 0;
-        self.read_long_bytes = 0;
-        self.part_end_units = self.work.end_of_part(true);
+        self.turn.begin();
         self.share_output_limit();
     }
 
@@ -250,9 +223,8 @@ impl Core {
     /// requests leave room for others in each.
     #[inline]
     pub fn begin_part(&mut self, is_alone: bool) {
-        self.part_end_units = self.work.end_of_part(is_alone);
-        self.is_beside_others = !is_alone;
-        if !self.work.is_spent() {
+        self.turn.begin_part(is_alone);
+        if !self.is_spent() {
             self.parse_stop_bytes = self.output_limit_bytes.saturating_add(1);
         }
     }
@@ -260,10 +232,10 @@ impl Core {
     /// Ends the feeding of a connection: the cost since then decides its place in later turns.
     #[inline]
     pub fn end_part(&mut self, slot: usize, before: Work) {
-        let is_long = self.work.is_long_since(before);
+        let is_long = self.turn.work.is_long_since(before);
         let connection = &mut self.connections[slot];
         if connection.is_slow != is_long {
-            connection.is_slow = is_long || connection.sliced_in_turn == self.turn;
+            connection.is_slow = is_long || connection.sliced_in_turn == self.turn.number();
         }
     }
 
@@ -294,25 +266,21 @@ impl Core {
         !is_under_way
     }
 
-    /// Whether the connection that is being fed shares the turn with others.
-    pub fn is_beside_others(&self) -> bool {
-        self.is_beside_others
-    }
-
     /// Ends a turn; the largest cost of a turn is kept.
     #[inline]
     pub fn end_turn(&mut self) {
         self.charge(self.native_work.take());
         let most = &self.counters().turn_work_units_max;
-        if self.work.units() > most.get() {
-            most.set(self.work.units());
+        let units = self.turn.work.units();
+        if units > most.get() {
+            most.set(units);
         }
     }
 
     /// Notes that a connection used its part of the turn for a slice of an unfinished command.
     pub fn note_slice(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
-        connection.sliced_in_turn = self.turn;
+        connection.sliced_in_turn = self.turn.number();
         connection.is_slow = true;
     }
 
@@ -321,7 +289,7 @@ impl Core {
     /// command on many keys, or many commands.
     pub fn note_waited(&mut self, slot: usize, consumed_bytes: usize, input_bytes: usize) {
         let connection = &mut self.connections[slot];
-        let has_waited = consumed_bytes == 0 && connection.sliced_in_turn != self.turn;
+        let has_waited = consumed_bytes == 0 && connection.sliced_in_turn != self.turn.number();
         connection.is_slow |= has_waited && input_bytes > SHORT_INPUT_BYTES_MAX;
         connection.rounds_waited =
             if has_waited { connection.rounds_waited.saturating_add(1) } else { 0 };
@@ -330,78 +298,40 @@ impl Core {
     /// Counts work of this turn.
     #[inline]
     pub fn charge(&mut self, work: Work) {
-        self.work += work;
-        if self.work.all_units() >= self.part_end_units {
+        if self.turn.add(work) {
             self.parse_stop_bytes = 0;
         }
     }
 
-    /// Bytes of one long reply that may be sent (W3).
-    pub fn send_bytes_max(&self) -> usize {
-        self.work.send_bytes_max(self.sent_when_spent_bytes)
-    }
-
     /// Counts the sent bytes of a long reply (W3).
     pub fn note_sent(&mut self, sent_bytes: u64) {
-        if self.is_spent() {
-            self.sent_when_spent_bytes += sent_bytes as usize;
-        }
+        self.turn.note_sent(sent_bytes);
         self.charge(Work::bytes(sent_bytes));
-    }
-
-    /// Bytes of one long command that may be read (W5); 0: it is read in a later turn.
-    pub fn read_bytes_max(&mut self) -> usize {
-        let LongReads { each_bytes, all_bytes } = self.long_reads;
-        let left_bytes = all_bytes.saturating_sub(self.read_long_bytes);
-        self.has_left_unread |= left_bytes == 0;
-        left_bytes.min(each_bytes)
-    }
-
-    /// Counts the bytes of a long command that were read (W5). They are charged when it is parsed:
-    /// small commands that were read in the same turn do not wait for them.
-    pub fn note_read_long(&mut self, read_bytes: usize) {
-        self.read_long_bytes += read_bytes;
-    }
-
-    /// Whether a long command was left unread.
-    #[inline]
-    pub fn has_left_unread(&self) -> bool {
-        self.has_left_unread
-    }
-
-    /// The same since the last call.
-    pub fn take_left_unread(&mut self) -> bool {
-        std::mem::take(&mut self.has_left_unread)
     }
 
     /// Charges a long command that was parsed; it is not charged again with the others
     /// ([`Core::charge_fed`]).
     pub fn charge_parsed(&mut self, command_bytes: u64) {
         self.charge(Work::bytes(command_bytes));
-        self.charged_parsed_bytes += command_bytes;
+        self.turn.note_charged(command_bytes);
     }
 
     /// Charges the parsed bytes of all connections.
     #[inline]
     pub fn charge_fed(&mut self, consumed_bytes: u64) {
-        let charged_bytes = std::mem::take(&mut self.charged_parsed_bytes);
-        self.charge(Work::bytes(consumed_bytes.saturating_sub(charged_bytes)));
-    }
-
-    /// The number of the turn.
-    pub fn turn(&self) -> u64 {
-        self.turn
+        let uncharged_bytes = self.turn.take_uncharged(consumed_bytes);
+        self.charge(Work::bytes(uncharged_bytes));
     }
 
     /// The cost of the turn so far.
     pub fn work(&self) -> Work {
-        self.work
+        self.turn.work
     }
 
     /// Whether the turn begins no further command.
     #[inline]
     pub fn is_spent(&self) -> bool {
-        self.work.is_spent()
+        self.turn.work.is_spent()
     }
 
     /// Called when a condition that keeps plain commands from the fast path has changed.
@@ -468,11 +398,15 @@ impl Core {
         let (fate, may_read_events) = match &mut connection.protocol_state {
             ProtocolState::Resp(resp) => {
                 let fate = resp.pass.renew(&self.acl);
-                (fate, !self.shared.monitors().has(client_id) || resp.pass.may_monitor(&self.acl))
+                (
+                    fate,
+                    !self.shared.observations().monitors.has(client_id)
+                        || resp.pass.may_monitor(&self.acl),
+                )
             }
             ProtocolState::Memcached(memcached) => {
                 memcached.needs_auth = (memcached.needs_auth && needs_auth) || !has_rights;
-                let reads_events = self.shared.event_stream().has(client_id);
+                let reads_events = self.shared.observations().event_stream.has(client_id);
                 (acl::Fate::GoesOn, !(reads_events && memcached.needs_auth))
             }
         };

@@ -11,6 +11,7 @@
 
 pub mod connection;
 pub mod core;
+pub mod delays;
 pub mod engine;
 pub mod live;
 pub mod mailbox;
@@ -18,6 +19,7 @@ pub mod moving;
 pub mod observations;
 pub mod pause;
 pub mod reply_sink;
+pub mod run;
 pub mod shared;
 pub mod shm_client;
 pub mod slab;

@@ -5,9 +5,10 @@
 //! Any thread, at any time; a request touches none of them unless it was slow.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::UnixMillis;
 use budget::BufferBudget;
 use config::Config;
 use counters::latency_monitor::LatencyMonitor;
@@ -37,9 +38,9 @@ pub struct Observations {
     /// memcached's `watch`.
     pub event_stream: EventStream,
     /// The replication id in INFO; DEBUG CHANGE-REPL-ID generates another.
-    pub replication_id: Mutex<String>,
+    replication_id: Mutex<String>,
     /// When SAVE or BGSAVE last succeeded, or the start, in Unix milliseconds.
-    pub saved_at: AtomicU64,
+    saved_at: AtomicU64,
     /// The durations of commands when the totals were reset, by their positions.
     durations_baseline: Mutex<BTreeMap<usize, LatencyCounts>>,
 }
@@ -59,6 +60,26 @@ impl Observations {
             saved_at: AtomicU64::new(unix_now().0),
             durations_baseline: Mutex::default(),
         }
+    }
+
+    /// The replication id: 40 hexadecimal digits.
+    pub fn replication_id(&self) -> String {
+        self.replication_id.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Draws another replication id, for DEBUG CHANGE-REPL-ID.
+    pub fn change_replication_id(&self) {
+        *self.replication_id.lock().unwrap_or_else(PoisonError::into_inner) = random_id();
+    }
+
+    /// When SAVE or BGSAVE last succeeded; before that, the time of the start.
+    pub fn saved_at(&self) -> UnixMillis {
+        UnixMillis(self.saved_at.load(Ordering::Relaxed))
+    }
+
+    /// A save has ended.
+    pub fn note_save(&self, at: UnixMillis) {
+        self.saved_at.store(at.0, Ordering::Relaxed);
     }
 
     /// The durations since the reset; `None`: there are none.

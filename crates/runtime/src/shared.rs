@@ -6,43 +6,47 @@
 //!                                                     └─ mailboxes ──▶ workers
 //! ```
 //!
+//! | state | its owner |
+//! |---|---|
+//! | what operators read: slow log, latency events, MONITOR, the event stream | `observations` |
+//! | the id of this run, and whether it ends | `run` |
+//! | a flush and commands that clients have delayed | `delays` |
+//! | the cap on memory, its plan and its changes | `shared::memory` |
+//! | settings that CONFIG SET changes | `live` |
+//!
 //! # Concurrency
 //! Any thread may call everything here. No request touches anything here.
 
 mod memory;
-mod observed;
 mod rates;
 mod security;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use base::UnixMillis;
-use base::roles::RolePlan;
 use budget::BufferBudget;
 use budget::memory::{IndexGrowth, MemoryPlan, Planner};
 use config::Config;
 use config::StartError;
 use counters::LatencyCounts;
-use counters::latency_monitor::LatencyMonitor;
 use counters::{Dialect, NativeTotals, Totals, WorkerCounters};
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use crossbeam_utils::CachePadded;
 use dispatch::hot::HotKeys;
-use dispatch::lanes::{Dispatchers, Layers, Roles, RolesError, Threads, Wanted};
+use dispatch::lanes::{Dispatchers, Layers, Roles, RolesError, Wanted};
 use dispatch::published::Published;
-use dispatch::sizes::{self, Sizes};
+use dispatch::sizes::Sizes;
 use host::affinity;
 use host::disk_thread::DiskThread;
 use host::memory_limits::MemoryLimits;
-use host::process::{random_id, random_u64, unix_now};
+use host::process::random_u64;
 use host::topology;
 use host::topology::SYSFS_NODES;
-use policy::size_class::{SizeCount, WorkerSizes};
-use policy::taxonomy::Popularity;
+use policy::size_class::WorkerSizes;
 use replication::cluster::View;
 use replication::durable::{self, Data, Tenant};
 use replication::replicate::{ControlChannel, Means};
@@ -50,19 +54,21 @@ use sessions::acl::Acl;
 use sessions::clients::Clients;
 use sessions::doors::Answers;
 use sessions::memcached_users::Users;
-use sessions::slow_log::SlowLog;
 use sessions::tls::Certificates;
 use sessions::tracking::Tracking;
 use store::{IndexKind, Mode, NeededMemory, Store, StoreConfig, StoreStats};
 
 use crate::connection::RECORD_BYTES;
+use crate::delays::Delays;
 use crate::live::Live;
 use crate::mailbox::{Control, Mailbox, open_mailbox};
 use crate::observations::Observations;
 use crate::pause::Pause;
+use crate::run::Run;
 use crate::slo::Slo;
 use crate::warm::Warm;
 
+pub use memory::LiveMemory;
 use rates::RateSample;
 pub use rates::Rates;
 pub use security::Reloaded;
@@ -97,6 +103,23 @@ pub trait NativeClients: Send + Sync {
     fn obey(&self, doors: &dyn Fn() -> Answers);
 }
 
+/// The addresses that a server has bound, by kind of port.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bound {
+    /// RESP.
+    pub resp: Option<SocketAddr>,
+    /// memcached.
+    pub memcached: Option<SocketAddr>,
+    /// RESP over TLS.
+    pub tls_resp: Option<SocketAddr>,
+    /// memcached over TLS.
+    pub tls_memcached: Option<SocketAddr>,
+    /// The native protocol.
+    pub native: Option<SocketAddr>,
+    /// The admin port.
+    pub admin: Option<SocketAddr>,
+}
+
 /// The state that all threads of a server share.
 pub struct Shared {
     config: Config,
@@ -110,9 +133,7 @@ pub struct Shared {
     tracking: Tracking,
     /// The hot keys, where requests are routed and sampled.
     hot: Option<Arc<HotKeys>>,
-    /// The plan of the start; [`Shared::memory_bytes`] is the present cap.
-    plan: MemoryPlan,
-    memory: memory::LiveMemory,
+    memory: LiveMemory,
     store: Arc<Store>,
     data: Option<Data>,
     warm: Option<Warm>,
@@ -124,25 +145,16 @@ pub struct Shared {
     users: OnceLock<Users>,
     acl: Acl,
     tls: Option<Certificates>,
-    cluster: OnceLock<Arc<View>>,
-    /// On a node of a cluster: the channel to its control thread.
-    control_channel: OnceLock<Arc<ControlChannel>>,
+    /// On a node of a cluster: the view, and the channel to the control thread, if one runs.
+    cluster: OnceLock<(Arc<View>, Option<Arc<ControlChannel>>)>,
     baseline: Mutex<Totals>,
     /// The store's counts when the totals were last reset.
     store_baseline: Mutex<StoreStats>,
     rate: Mutex<RateSample>,
-    run_id: String,
-    started: Instant,
-    started_at: UnixMillis,
-    is_stopping: AtomicBool,
-    is_aborting: AtomicBool,
-    shutdown: (Sender<()>, Receiver<()>),
+    run: Run,
     control: Published,
     thread_ids: Vec<AtomicI32>,
-    flush_at: AtomicU64,
-    /// Commands before this time wait (CLIENT PAUSE).
-    pause_until: AtomicU64,
-    pause_writes_only: AtomicBool,
+    delays: Delays,
 }
 
 /// Where the store's items outlive the server, if they do: on a disk, or in the memory of a file.
@@ -246,7 +258,7 @@ impl Shared {
         let sample_every = sizes.as_ref().map(|_| config.size_sample);
         let budget = BufferBudget::new_for(plan.limits(), &store);
         Ok(Shared {
-            flush_at: AtomicU64::new(warm_flush_at(warm.as_ref())),
+            delays: Delays::new(warm.as_ref().and_then(Warm::flush_at)),
             tracking: Tracking::new(config.threads, config.tracking_table_keys_max, &budget),
             hot: HotKeys::of_server(&config, roles.layers().is_routed),
             slo: Slo::new(config.slo, roles.layers().is_routed),
@@ -254,8 +266,10 @@ impl Shared {
             disk_thread: DiskThread::default(),
             roles,
             live: Live::new(&config),
-            plan: MemoryPlan { item_size_max_bytes, ..plan },
-            memory: memory::LiveMemory::new(config.memory_bytes),
+            memory: LiveMemory::new(
+                config.memory_bytes,
+                MemoryPlan { item_size_max_bytes, ..plan },
+            ),
             store,
             data,
             warm,
@@ -265,25 +279,17 @@ impl Shared {
                 .collect(),
             sizes,
             mailboxes: (0..config.threads).map(|_| open_mailbox()).collect::<Result<_, _>>()?,
-            run_id: random_id(),
+            run: Run::new(),
             native: OnceLock::new(),
             users: OnceLock::new(),
             acl: Acl::open(config.requirepass.as_deref(), config.acl_file.as_deref(), &budget)?,
             tls: config.tls.as_ref().map(Certificates::open).transpose()?,
             cluster: OnceLock::new(),
-            control_channel: OnceLock::new(),
             baseline: Mutex::default(),
             store_baseline: Mutex::default(),
             rate: Mutex::new(RateSample::now()),
-            started: Instant::now(),
-            started_at: unix_now(),
-            is_stopping: AtomicBool::new(false),
-            is_aborting: AtomicBool::new(false),
-            shutdown: crossbeam_channel::bounded(1),
             control: Published::default(),
             thread_ids: (0..config.threads).map(|_| AtomicI32::new(0)).collect(),
-            pause_until: AtomicU64::new(0),
-            pause_writes_only: AtomicBool::new(false),
             budget,
             config,
         })
@@ -306,51 +312,19 @@ impl Shared {
         &self.live
     }
 
-    /// The settings of the layers: which threads receive and which execute.
-    pub fn layers(&self) -> &Layers {
-        self.roles.layers()
-    }
-
     /// The present roles of the threads, and their changes.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
 
-    /// Which threads receive and which execute, by the latest plan.
-    pub fn role_plan(&self) -> RolePlan {
-        *self.roles.latest().plan()
-    }
-
-    /// Whether every thread has adopted the latest plan.
-    pub fn are_roles_settled(&self) -> bool {
-        self.roles.latest().publication.is_settled()
-    }
-
-    /// Lets `threads` threads work: the first `dispatchers` of them poll connections and the others
-    /// execute; if all poll, they run to completion. Further threads sleep.
-    ///
-    /// If all poll, `cr-threads` is `auto` and a tuner may divide them; a lower number is set by
-    /// hand. Returns at once: workers change roles between their rounds. Errors say what would be
-    /// right.
-    pub fn set_roles(&self, threads: usize, dispatchers: usize) -> Result<(), RolesError> {
-        let polling = (dispatchers != threads).then_some(Dispatchers::Count(dispatchers));
-        let dispatchers = polling.unwrap_or(Dispatchers::All);
-        self.change_roles(Wanted { threads: Threads::Count(threads), dispatchers })
-    }
-
-    /// Sets the roles for the tuner: `cr-threads` stays `auto`.
-    pub fn tune_roles(&self, threads: usize, dispatchers: usize) -> Result<(), RolesError> {
-        let (threads, dispatchers) = (Threads::Count(threads), Dispatchers::Tuned(dispatchers));
-        self.change_roles(Wanted { threads, dispatchers })
-    }
-
-    /// Sets the roles that CONFIG SET names.
+    /// Changes the roles of the threads. Returns at once: workers change roles between their
+    /// rounds. Errors say what would be right.
     pub fn change_roles(&self, wanted: Wanted) -> Result<(), RolesError> {
-        if self.is_stopping() {
+        if self.run.is_stopping() {
             return Err(RolesError::Stopping);
         }
         if self.roles.change(&self.config, wanted)? {
-            let plan = self.role_plan();
+            let plan = self.roles.plan();
             if let Some(sizes) = &self.sizes {
                 sizes.set_workers(plan.executors);
             }
@@ -371,12 +345,6 @@ impl Shared {
         self.sizes.as_ref()
     }
 
-    /// Requests by the size of their item, summed over the workers, without the sizes that no
-    /// request had. Empty unless the dispatch is size-aware.
-    pub fn size_histogram(&self) -> Vec<SizeCount> {
-        sizes::sum(self.size_counts())
-    }
-
     /// The counts of each worker, for the thread that ends an epoch of [`Sizes`].
     pub fn size_counts(&self) -> impl Iterator<Item = &WorkerSizes> {
         self.counters.iter().filter_map(|counters| counters.sizes.as_ref())
@@ -387,21 +355,32 @@ impl Shared {
         self.hot.as_ref()
     }
 
-    /// Sets the maximum number of hot keys from the next epoch on; 0: none.
-    pub fn set_hot_set(&self, items: usize) {
-        if let Some(hot) = &self.hot {
-            hot.set_size(items);
-        }
-    }
-
     /// The latency objective.
     pub fn slo(&self) -> &Slo {
         &self.slo
     }
 
-    /// The latencies of sampled requests, over all workers; none without `--slo`.
-    pub fn slo_counts(&self) -> LatencyCounts {
-        LatencyCounts::sum(self.all_counters().map(|worker| &worker.latency))
+    /// What operators read of clients and commands.
+    #[inline]
+    pub fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
+    /// The clients that keep copies of values they have read.
+    pub fn tracking(&self) -> &Tracking {
+        &self.tracking
+    }
+
+    /// This run of the server: its id, and whether it ends.
+    #[inline]
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// What clients have delayed: a flush, or commands.
+    #[inline]
+    pub fn delays(&self) -> &Delays {
+        &self.delays
     }
 
     /// The thread for disk work of commands.
@@ -409,57 +388,11 @@ impl Shared {
         &self.disk_thread
     }
 
-    /// The commands that took too long.
-    pub fn slow_log(&self) -> &SlowLog {
-        &self.observations.slow_log
-    }
-
-    /// The events of LATENCY.
-    pub fn latency_monitor(&self) -> &LatencyMonitor {
-        &self.observations.latency_monitor
-    }
-
-    /// Failed logins and refused commands.
-    pub fn auth_log(&self) -> &sessions::auth_log::AuthLog {
-        &self.observations.auth_log
-    }
-
-    /// 40 hexadecimal digits.
-    pub fn replication_id(&self) -> String {
-        self.observations.replication_id.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Draws another replication id, for DEBUG CHANGE-REPL-ID.
-    pub fn change_replication_id(&self) {
-        *self.observations.replication_id.lock().unwrap_or_else(PoisonError::into_inner) =
-            random_id();
-    }
-
-    /// When SAVE or BGSAVE last succeeded; before that, the time of the start.
-    pub fn saved_at(&self) -> UnixMillis {
-        UnixMillis(self.observations.saved_at.load(Ordering::Relaxed))
-    }
-
-    /// A save has ended.
-    pub fn note_save(&self, at: UnixMillis) {
-        self.observations.saved_at.store(at.0, Ordering::Relaxed);
-    }
-
     /// The durations of the command at a position since the start (`timing`); `None`: it never ran.
     pub fn durations(&self, index: usize) -> Option<LatencyCounts> {
         let cells = || self.all_counters().filter_map(|worker| worker.durations[index].get());
         cells().next()?;
         Some(LatencyCounts::sum(cells().map(|cells| &**cells)))
-    }
-
-    /// The durations since CONFIG RESETSTAT.
-    pub fn durations_since_reset(&self, index: usize) -> Option<LatencyCounts> {
-        self.observations.durations_since_reset(index, self.durations(index))
-    }
-
-    /// How the memory was divided at the start.
-    pub fn memory_plan(&self) -> &MemoryPlan {
-        &self.plan
     }
 
     /// The store.
@@ -472,11 +405,6 @@ impl Shared {
         self.data.as_ref()
     }
 
-    /// The store's counts, summed now.
-    pub fn store_stats(&self) -> StoreStats {
-        self.store.stats()
-    }
-
     /// Client buffers and their cap.
     pub fn buffer_budget(&self) -> &Arc<BufferBudget> {
         &self.budget
@@ -487,49 +415,24 @@ impl Shared {
         &self.clients
     }
 
-    /// Time since the start.
-    pub fn uptime(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Wall-clock time of the start.
-    pub fn started_at(&self) -> UnixMillis {
-        self.started_at
-    }
-
-    /// The run id: 40 hexadecimal digits, new at each start.
-    pub fn run_id(&self) -> &str {
-        &self.run_id
-    }
-
     /// All workers' counters, summed now.
     pub fn totals(&self) -> Totals {
         let sum = Totals::sum(self.counters.iter().map(|padded| &**padded));
         Totals {
             connections_resp: self.clients.count(Dialect::Resp) as u64,
             connections_memcached: self.clients.count(Dialect::Memcached) as u64,
-            native: self.native_now(&sum.native),
+            native: match self.native.get() {
+                Some(clients) => clients.connected(sum.native.clone()),
+                None => sum.native.clone(),
+            },
             ..sum
         }
     }
 
-    /// The counts of native clients, with the numbers of those that are connected now.
-    fn native_now(&self, counted: &NativeTotals) -> NativeTotals {
-        match self.native.get() {
-            Some(clients) => clients.connected(counted.clone()),
-            None => counted.clone(),
-        }
-    }
-
-    /// Sets the channel to the control thread; called before the workers start.
-    pub fn set_control_channel(&self, channel: Arc<ControlChannel>) {
-        // Called once.
-        let _ = self.control_channel.set(channel);
-    }
-
     /// The view that a cluster's node serves by, and the channel to its control thread.
     pub fn cluster_and_channel(&self) -> Option<(Arc<View>, Arc<ControlChannel>)> {
-        Some((self.cluster.get()?.clone(), self.control_channel.get()?.clone()))
+        let (view, channel) = self.cluster.get()?;
+        Some((Arc::clone(view), channel.clone()?))
     }
 
     /// What the control thread executes requests with; its counters come last.
@@ -549,13 +452,13 @@ impl Shared {
 
     /// The view of the cluster, if this server is a node of one.
     pub fn cluster(&self) -> Option<&Arc<View>> {
-        self.cluster.get()
+        self.cluster.get().map(|(view, _)| view)
     }
 
     /// Makes this server a node of a cluster. Called before the workers start, which look once.
-    pub fn set_cluster(&self, view: Arc<View>) {
+    pub fn set_cluster(&self, view: Arc<View>, channel: Option<Arc<ControlChannel>>) {
         // Set once, at the start.
-        let _ = self.cluster.set(view);
+        let _ = self.cluster.set((view, channel));
     }
 
     /// One worker's counters; only that worker adds to them.
@@ -568,20 +471,9 @@ impl Shared {
         self.counters.iter().map(|padded| &**padded)
     }
 
-    /// The recent decisions of each controller: each change, and how often it was made.
-    pub fn decisions(&self) -> Vec<(&'static str, String, u64)> {
-        let entries = self.control.decision_log.entries().into_iter();
-        entries.map(|entry| (entry.controller, entry.decision.change, entry.count)).collect()
-    }
-
     /// The state that the manager publishes.
     pub fn control(&self) -> &Published {
         &self.control
-    }
-
-    /// The popularity of keys; `None`: no keys are sampled, or too few lately.
-    pub fn popularity(&self) -> Option<Popularity> {
-        self.hot.as_ref()?.now().popularity()
     }
 
     /// The kernel's id of a worker's thread, once it runs.
@@ -599,7 +491,7 @@ impl Shared {
     pub fn probe(&self, timeout: Duration) -> Result<(), ProbeError> {
         let deadline = Instant::now() + timeout;
         for (worker, (mailbox, _)) in self.mailboxes.iter().enumerate() {
-            if self.is_stopping() {
+            if self.run.is_stopping() {
                 return Err(ProbeError::Stopping);
             }
             let (sender, receiver) = crossbeam_channel::bounded(1);
@@ -641,28 +533,18 @@ impl Shared {
         &self.mailboxes[worker]
     }
 
-    /// Whether the server is draining.
-    pub fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    /// Whether connections that are not drained yet are to be cut.
-    pub fn is_aborting(&self) -> bool {
-        self.is_aborting.load(Ordering::Acquire)
-    }
-
     /// The server shuts down: workers send what is pending.
     pub fn stop(&self) {
         // First: a thread that sees the server stopping also sees that no connection changes its
         // worker.
         self.roles.transit.stop();
-        self.is_stopping.store(true, Ordering::Release);
+        self.run.stop();
         self.wake_all();
     }
 
     /// The server shuts down at once.
     pub fn abort(&self) {
-        self.is_aborting.store(true, Ordering::Release);
+        self.run.abort();
         self.stop();
     }
 
@@ -678,78 +560,30 @@ impl Shared {
         }
     }
 
-    /// Receives a message for each SHUTDOWN.
-    pub fn shutdown_requests(&self) -> Receiver<()> {
-        self.shutdown.1.clone()
-    }
-
     /// The file that keeps the store across a restart.
     pub fn warm(&self) -> Option<&Warm> {
         self.warm.as_ref()
     }
 
-    /// Requests the shutdown for a client. A second request changes nothing.
-    pub fn request_shutdown(&self) {
-        let _ = self.shutdown.0.try_send(());
-    }
-
-    /// When the delayed `flush_all` is due.
-    pub fn flush_at(&self) -> Option<UnixMillis> {
-        match self.flush_at.load(Ordering::Relaxed) {
-            0 => None,
-            at => Some(UnixMillis(at)),
-        }
-    }
-
-    /// Sets that time. A later call replaces an earlier one, as in memcached.
+    /// Sets when the delayed `flush_all` is due. A later call replaces an earlier one, as in
+    /// memcached.
     pub fn set_flush_at(&self, at: Option<UnixMillis>) {
-        self.flush_at.store(at.map_or(0, |at| at.0.max(1)), Ordering::Relaxed);
+        self.delays.set_flush_at(at);
         self.wake_all();
-    }
-
-    /// True for the one worker that shall flush now.
-    pub fn take_due_flush(&self, now: UnixMillis) -> bool {
-        self.flush_at().is_some_and(|at| {
-            at <= now
-                && self
-                    .flush_at
-                    .compare_exchange(at.0, 0, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-        })
     }
 
     /// CLIENT PAUSE; `None`: CLIENT UNPAUSE.
     pub fn pause(&self, pause: Option<Pause>) {
-        let (until, writes_only) =
-            pause.map_or((UnixMillis(0), false), |it| (it.until, it.writes_only));
-        self.pause_writes_only.store(writes_only, Ordering::Relaxed);
-        self.pause_until.store(until.0, Ordering::Release);
+        self.delays.pause(pause);
         self.wake_all();
     }
 
-    /// The pause that lasts at a time.
-    pub fn paused(&self, now: UnixMillis) -> Option<Pause> {
-        let until = UnixMillis(self.pause_until.load(Ordering::Acquire));
-        let writes_only = self.pause_writes_only.load(Ordering::Relaxed);
-        (until > now).then_some(Pause { until, writes_only })
+    /// Sets the addresses, once ports are resolved.
+    pub fn set_addresses(&mut self, bound: Bound) {
+        let Bound { resp, memcached, tls_resp, tls_memcached, native, admin } = bound;
+        let config = &mut self.config;
+        (config.resp, config.memcached) = (resp, memcached);
+        (config.tls_resp, config.tls_memcached) = (tls_resp, tls_memcached);
+        (config.native, config.admin) = (native, admin);
     }
-
-    /// The addresses, once ports are resolved.
-    pub fn set_addresses(
-        &mut self,
-        resp: Option<SocketAddr>,
-        memcached: Option<SocketAddr>,
-        native: Option<SocketAddr>,
-        admin: Option<SocketAddr>,
-    ) {
-        self.config.resp = resp;
-        self.config.memcached = memcached;
-        self.config.native = native;
-        self.config.admin = admin;
-    }
-}
-
-/// A flush that the previous server had not done yet.
-fn warm_flush_at(warm: Option<&Warm>) -> u64 {
-    warm.and_then(Warm::flush_at).map_or(0, |at| at.0)
 }

@@ -35,6 +35,8 @@ mod sampler;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use counters::{LatencyCounts, WorkerCounters};
+
 pub use sampler::{Round, Sampler};
 
 /// The shortest and the longest objective.
@@ -91,6 +93,11 @@ impl Slo {
             0 => None,
             ns => Some(Duration::from_nanos(ns)),
         }
+    }
+
+    /// The latencies of sampled requests, over these workers; none without `--slo`.
+    pub fn counts<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> LatencyCounts {
+        LatencyCounts::sum(workers.map(|worker| &worker.latency))
     }
 
     /// The same in nanoseconds; 0: there is none.

@@ -103,18 +103,15 @@ impl Drive {
         let failed = |source| StartError::System { what: "make a worker", source };
         let shared = Arc::new(Shared::open(Config { poll: Poll::Busy, ..config }, None)?);
         if let Some(view) = view {
-            shared.set_cluster(view);
+            shared.set_cluster(view, channel.map(Arc::new));
         }
-        if let Some(channel) = channel {
-            shared.set_control_channel(Arc::new(channel));
-        }
-        if !shared.layers().is_routed {
+        if !shared.roles().layers().is_routed {
             return Err(failed(io::Error::other("the settings route nothing")));
         }
         let threads = shared.config().threads;
-        let kept_bytes_max = shared.memory_plan().request_slot_kept_bytes_max;
-        let stealing = shared.layers().stealing();
-        let helping = shared.layers().helping(shared.config());
+        let kept_bytes_max = shared.memory().plan().request_slot_kept_bytes_max;
+        let stealing = shared.roles().layers().stealing();
+        let helping = shared.roles().layers().helping(shared.config());
         let fabric = Arc::new(Fabric::new(threads, kept_bytes_max, stealing, helping));
         let roles = shared.roles().latest();
         let mut workers = Vec::with_capacity(threads);

@@ -44,7 +44,7 @@ pub use config::{
 pub use config::{LogLevel, SetLogLevel};
 pub use counters::LatencyCounts;
 pub use dispatch::hot::{HotKey, HotKeys, Published as HotSet};
-pub use dispatch::lanes::RolesError;
+pub use dispatch::lanes::{RolesError, Wanted};
 pub use dispatch::layer_settings::{check_layers, check_tuning, routes_by_default, why_one_layer};
 pub use dispatch::sizes::{SizeChange, SizeNumbers, Sizes};
 #[cfg(any(test, feature = "drive"))]

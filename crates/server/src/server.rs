@@ -28,7 +28,7 @@ use native::{self, Native, Shop};
 use observe::admin::AdminThread;
 use replication::durable::LogThread;
 use runtime::engine::{Home, RunToCompletion};
-use runtime::shared::Shared;
+use runtime::shared::{Bound, Shared};
 use runtime::slo::{SLO_MAX, SLO_MIN};
 use sessions::memcached_users::Users;
 use store::Session;
@@ -93,8 +93,7 @@ impl Server {
         let joined =
             config.cluster.clone().map(|it| control_thread::join(&config, &it)).transpose()?;
         let mut shared = Shared::open(config, joined.as_ref().map(|joined| &joined.tenant))?;
-        shared.set_addresses(resp, memcached, native, admin);
-        shared.set_tls_addresses(tls_resp, tls_memcached);
+        shared.set_addresses(Bound { resp, memcached, tls_resp, tls_memcached, native, admin });
         if let Some(users) = users {
             shared.set_users(users);
         }
@@ -130,7 +129,7 @@ impl Server {
             server.admin = Some(admin);
         }
         // Logged last: a start that is refused prints one line only.
-        tracing::info!("memory: {}", server.shared.memory_plan().words());
+        tracing::info!("memory: {}", server.shared.memory().plan().words());
         Ok(server)
     }
 
@@ -154,9 +153,9 @@ impl Server {
         let (mut tls_resp, mut tls_memcached) = (sealed.0.into_iter(), sealed.1.into_iter());
         let (mut natives, mut udp) = (natives.into_iter(), udp.into_iter());
         let roles = self.shared.roles().latest();
-        let layers = self.shared.layers();
+        let layers = self.shared.roles().layers();
         let listening = layers.listening_count();
-        let kept_bytes_max = self.shared.memory_plan().request_slot_kept_bytes_max;
+        let kept_bytes_max = self.shared.memory().plan().request_slot_kept_bytes_max;
         let new_fabric = || {
             let (stealing, helping) = (layers.stealing(), layers.helping(config));
             Fabric::new(config.threads, kept_bytes_max, stealing, helping)
@@ -225,7 +224,7 @@ impl Server {
 
     /// Readable (one message) once a client has sent SHUTDOWN; the owner then stops the server.
     pub fn shutdown_requests(&self) -> Receiver<()> {
-        self.shared.shutdown_requests()
+        self.shared.run().shutdown_requests()
     }
 
     /// In a cluster: lets other nodes take over first, while clients are served as before. Returns
@@ -255,7 +254,7 @@ impl Server {
         drop(self.log.take());
         if let Some(warm) = self.shared.warm() {
             self.populate.stop(&self.shared);
-            warm.keep(self.shared.store(), self.shared.flush_at());
+            warm.keep(self.shared.store(), self.shared.delays().flush_at());
         }
         is_drained
     }
@@ -483,10 +482,10 @@ fn open_natives(
     let shop = Arc::new(Shop::open(shared, key)?);
     shared.set_native(shop.clone());
     let config = shared.config();
-    let listening = shared.layers().listening_count();
+    let listening = shared.roles().layers().listening_count();
     let (xdp_ports, xdp_helm) = match &config.native_xdp {
         Some(device) => {
-            let dispatchers = shared.layers().start.dispatchers;
+            let dispatchers = shared.roles().layers().start.dispatchers;
             native::xdp::open_ports(device, config.native, listening, dispatchers)?
         }
         None => (Vec::new(), None),

@@ -110,15 +110,15 @@ impl Drop for Clients {
 fn a_saturated_server_is_tuned_while_it_serves() {
     let server = TestServer::with(Config { tuning: Tuning::On, ..config() });
     let shared = Arc::clone(server.server().shared());
-    let epoch_before = shared.role_plan().epoch;
+    let epoch_before = shared.roles().plan().epoch;
     let ended = |change: &str| change.ends_with(" stay") || change.starts_with("from ");
     let clients = Clients::start(&server);
     let deadline = Instant::now() + PATIENCE;
     let told = loop {
-        let told: Vec<String> = shared
-            .decisions()
-            .into_iter()
-            .filter_map(|(controller, change, _)| (controller == "tuner").then_some(change))
+        let entries = shared.control().decision_log.entries().into_iter();
+        let told: Vec<String> = entries
+            .filter(|entry| entry.controller == "tuner")
+            .map(|entry| entry.decision.change)
             .collect();
         if told.iter().any(|change| ended(change)) {
             break told;
@@ -127,7 +127,7 @@ fn a_saturated_server_is_tuned_while_it_serves() {
         std::thread::park_timeout(Duration::from_millis(20));
     };
     assert_eq!(told[0], "a search begins");
-    assert!(shared.role_plan().epoch >= epoch_before + 2, "it tried two layers");
+    assert!(shared.roles().plan().epoch >= epoch_before + 2, "it tried two layers");
     drop(clients);
     // Searches that began meanwhile may have left their last try; what is answered is right in any.
     server.resp().ask("GET key:0\r\n", "$1\r\n1\r\n");

@@ -108,7 +108,7 @@ fn with_switches(server: &TestServer, key: &str, check: impl FnOnce()) {
             let hot_count = || shared.hot_keys().unwrap().now().item_count();
             while !is_over.load(Ordering::Relaxed) {
                 let is_hot = hot_count() > 0;
-                shared.set_hot_set(if is_hot { 0 } else { 1000 });
+                shared.hot_keys().unwrap().set_size(if is_hot { 0 } else { 1000 });
                 let start = Instant::now();
                 while (hot_count() > 0) == is_hot && !is_over.load(Ordering::Relaxed) {
                     assert!(start.elapsed() < PATIENCE, "the hot set does not change");

@@ -196,7 +196,7 @@ fn a_delayed_flush_comes_when_it_is_due() {
         "STORED\r\nOK\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
     });
     // No request wakes the worker: it has to keep the deadline by itself.
-    while server.server().shared().store_stats().items > 0 {
+    while server.server().shared().store().stats().items > 0 {
         assert!(started.elapsed() < PATIENCE);
         std::thread::yield_now();
     }

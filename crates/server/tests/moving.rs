@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::native::{Peer, get, set};
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, is_alone, pattern};
-use server::{Config, Dispatch, NativeTransport, Shared, SizeThreshold, WritePolicy};
+use server::{Config, Dispatch, NativeTransport, Shared, SizeThreshold, Wanted, WritePolicy};
 use wire::native::{Status, SteeringId};
 
 /// Divisions of four threads: threads with a role, and those that poll.
@@ -41,9 +41,9 @@ fn all_policies() -> impl Iterator<Item = TestServer> {
 /// Changes roles and waits until every thread has taken them up.
 #[track_caller]
 pub fn divide(shared: &Shared, (threads, dispatchers): (usize, usize)) {
-    shared.set_roles(threads, dispatchers).unwrap();
-    wait_until(|| shared.are_roles_settled());
-    let plan = shared.role_plan();
+    shared.change_roles(Wanted::by_hand(threads, dispatchers)).unwrap();
+    wait_until(|| shared.roles().are_settled());
+    let plan = shared.roles().plan();
     assert_eq!((plan.threads, plan.dispatchers), (threads, dispatchers));
 }
 
@@ -63,18 +63,18 @@ fn keep_changing(shared: &Shared, is_over: &AtomicBool, changes: &AtomicUsize) {
             return;
         }
         let (threads, dispatchers) = DIVISIONS[round * 5 % DIVISIONS.len()];
-        if shared.set_roles(threads, dispatchers).is_err() {
+        if shared.change_roles(Wanted::by_hand(threads, dispatchers)).is_err() {
             return; // It stops.
         }
         if round % 3 != 0 {
-            wait_until(|| shared.are_roles_settled() || shared_stops(shared, is_over));
+            wait_until(|| shared.roles().are_settled() || shared_stops(shared, is_over));
         }
         changes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 fn shared_stops(shared: &Shared, is_over: &AtomicBool) -> bool {
-    is_over.load(Ordering::Relaxed) || shared.is_stopping()
+    is_over.load(Ordering::Relaxed) || shared.run().is_stopping()
 }
 
 /// Runs `clients` while roles change; how often they did.
@@ -489,7 +489,7 @@ fn what_is_lent_comes_back_to_where_its_connection_is() {
             // They read nothing: the large worker waits for them.
             wait_until(|| shared.totals().forwardings.lent >= lent_before + clients.len() as u64);
             let (threads, dispatchers) = DIVISIONS[round * 5 % DIVISIONS.len()];
-            shared.set_roles(threads, dispatchers).unwrap();
+            shared.change_roles(Wanted::by_hand(threads, dispatchers)).unwrap();
             for (at, client) in clients.iter_mut().enumerate() {
                 client.send(format!("SET c{at} {round}\r\nGET c{at}\r\n"));
             }
@@ -498,7 +498,7 @@ fn what_is_lent_comes_back_to_where_its_connection_is() {
             for client in &mut clients {
                 client.expect([&bulk(&large)[..], rest.as_bytes()].concat());
             }
-            wait_until(|| shared.are_roles_settled());
+            wait_until(|| shared.roles().are_settled());
             if threads < 2 {
                 divide(shared, (4, 4)); // One alone lends to no other.
             }
@@ -637,7 +637,7 @@ fn stopping_loses_no_connection_on_its_way() {
                 let mut changes = divisions.into_iter().cycle();
                 while changes.next().is_some_and(|(threads, dispatchers)| {
                     std::thread::yield_now();
-                    shared.set_roles(threads, dispatchers).is_ok()
+                    shared.change_roles(Wanted::by_hand(threads, dispatchers)).is_ok()
                 }) {}
             });
             for client in &mut clients {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::native::{Answer, answers_of, get, requests_frame, set};
 use crate::support::{PATIENCE, TestServer};
 use landing::shm::{ClientConfig, ClientEnd, ConnectError, Woken};
-use server::{Config, Poll, Server};
+use server::{Config, Poll, Server, Wanted};
 use wire::native::{
     Frame, Header, Hello, Kind, Op, Reason, Refusal, Request, RequestId, SessionId, Status,
     SteeringId, Versions, Want, Welcome,
@@ -278,8 +278,8 @@ fn the_length_of_a_value_is_told_however_much_was_answered_before() {
 /// Changes roles and waits until every thread has taken them up.
 fn divide(server: &TestServer, (threads, dispatchers): (usize, usize)) {
     let shared = server.server().shared();
-    shared.set_roles(threads, dispatchers).unwrap();
-    wait_for(|| shared.are_roles_settled());
+    shared.change_roles(Wanted::by_hand(threads, dispatchers)).unwrap();
+    wait_for(|| shared.roles().are_settled());
 }
 
 /// U2: the threads that poll serve them, and the clients do not notice.

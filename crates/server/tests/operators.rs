@@ -225,7 +225,7 @@ fn metrics_have_durations_and_the_count_of_slow_entries() {
     client.ask("SET a 1\r\nDBSIZE\r\n", "+OK\r\n:1\r\n");
     client.ask(command(&[b"PING"]), "+PONG\r\n");
     let shared = server.server().shared();
-    assert!(shared.slow_log().total() >= 2);
+    assert!(shared.observations().slow_log.total() >= 2);
     let set = wire::resp::CommandId::Set as usize;
     assert_eq!(shared.durations(set).map(|counts| counts.samples), Some(1));
 }

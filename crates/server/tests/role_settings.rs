@@ -1,6 +1,6 @@
 //! The number of threads of each role: by settings, fixed, and as counted.
 
-use server::{Config, Dispatch, Server, Shared};
+use server::{Config, Dispatch, Server, Shared, Wanted};
 
 use crate::moving::{divide, start};
 use crate::support::{Client, PATIENCE, TestServer, config};
@@ -23,7 +23,7 @@ fn settings_change_roles_and_say_what_would_be_right() {
     check("CONFIG SET threads 3", "+OK");
     check("CONFIG GET threads", &shown("threads", "3"));
     check("SET a 1", "+OK");
-    let plan = server.server().shared().role_plan();
+    let plan = server.server().shared().roles().plan();
     assert_eq!((plan.threads, plan.dispatchers, plan.executors), (3, 1, 2));
     check("CONFIG SET threads 4 cr-threads 4", "+OK");
     check("CONFIG GET cr-threads", &shown("cr-threads", "4"));
@@ -31,7 +31,7 @@ fn settings_change_roles_and_say_what_would_be_right() {
     check("CONFIG GET cr-threads", &shown("cr-threads", "auto"));
     check("GET a", "$1\r\n1");
     check("CONFIG SET threads auto", "+OK");
-    let plan = server.server().shared().role_plan();
+    let plan = server.server().shared().roles().plan();
     assert_eq!((plan.threads, plan.dispatchers, plan.executors), (4, 4, 4));
     let reason = "threads must be 1 to 4, as many as the server was started with";
     check("CONFIG SET threads 5", &failed("threads", reason));
@@ -75,10 +75,10 @@ fn divide_equally(shared: &Shared, threads: usize) {
 fn fixed_roles_stay() {
     let dispatch = Dispatch::HandOff(1);
     let server = TestServer::try_with(Config { threads: 3, dispatch, ..config() }).unwrap();
-    let error = server.server().shared().set_roles(3, 2).unwrap_err();
+    let error = server.server().shared().change_roles(Wanted::by_hand(3, 2)).unwrap_err();
     let want = "--dispatch hand-off:1 fixes which threads poll; start with another dispatch";
     assert_eq!(error.to_string(), want);
-    server.server().shared().set_roles(3, 1).unwrap();
+    server.server().shared().change_roles(Wanted::by_hand(3, 1)).unwrap();
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn threads_are_counted_by_role() {
     let shared = server.shared();
     for (division, want) in [((4, 1), (1, 0, 3)), ((3, 3), (0, 3, 0)), ((4, 4), (0, 4, 0))] {
         divide(shared, division);
-        assert_eq!(shared.role_plan().role_counts(), want);
+        assert_eq!(shared.roles().plan().role_counts(), want);
     }
-    assert_eq!(shared.role_plan().epoch, 3);
+    assert_eq!(shared.roles().plan().epoch, 3);
     assert!(shared.totals().forwardings.role_changes >= 4);
 }

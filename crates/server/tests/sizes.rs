@@ -4,6 +4,8 @@
 use std::io::{Read, Write};
 use std::time::Instant;
 
+use dispatch::sizes;
+
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use server::{Config, Dispatch, Poll, Shared, SizeThreshold, WritePolicy};
 
@@ -336,7 +338,7 @@ fn one_request_in_so_many_is_counted() {
         let mut client = server.resp();
         client.ask("SET k 1\r\n".repeat(300), "+OK\r\n".repeat(300));
         client.ask("GET k\r\n".repeat(300), "$1\r\n1\r\n".repeat(300));
-        let counted = server.server().shared().size_histogram();
+        let counted = sizes::sum(server.server().shared().size_counts());
         let sum: u32 = counted.iter().map(|class| class.requests).sum();
         assert!((want..want + 2).contains(&sum), "{counted:?}");
         assert!(counted.iter().all(|class| class.size_max_bytes < 100), "{counted:?}");
@@ -381,7 +383,7 @@ fn the_plan_follows_the_load_while_requests_flow() {
     }
     let plan = sizes.plan();
     assert!(plan.threshold_bytes < 400_000, "{plan:?}");
-    let counted = server.server().shared().size_histogram();
+    let counted = sizes::sum(server.server().shared().size_counts());
     assert!(counted.iter().any(|class| class.size_max_bytes > 390_000), "{counted:?}");
     assert!(server.stop(PATIENCE));
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{Client, PATIENCE, TestServer, config};
-use server::{Config, Dispatch, SLO_MAX, SLO_MIN, Server, StartError, WritePolicy};
+use server::{Config, Dispatch, SLO_MAX, SLO_MIN, Server, Slo, StartError, WritePolicy};
 
 /// By these ways requests are served: run to completion, routed, through a write table, two layers.
 fn all(slo: Option<Duration>) -> [Config; 4] {
@@ -18,7 +18,7 @@ fn all(slo: Option<Duration>) -> [Config; 4] {
 
 /// Samples, and how many of them were late.
 fn sampled(server: &TestServer) -> (u64, u64) {
-    let counts = server.server().shared().slo_counts();
+    let counts = Slo::counts(server.server().shared().all_counters());
     (counts.samples, counts.over)
 }
 

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{PATIENCE, TestServer, command, config, is_alone, pattern};
-use server::{Config, Dispatch, WritePolicy};
+use server::{Config, Dispatch, Wanted, WritePolicy};
 
 fn start(write_policy: WritePolicy, cr_threads: Option<usize>) -> TestServer {
     let base = Config { threads: 3, memory_bytes: 256 << 20, ..config() };
@@ -144,9 +144,9 @@ fn threads_without_a_role_do_not_steal() {
     let asks: String = (0..200).map(|key| format!("GET {key}\r\n")).collect();
     let mut client = server.resp();
     for (threads, may_steal) in [(1, false), (3, true), (1, false), (2, true)] {
-        shared.set_roles(threads, threads).unwrap();
+        shared.change_roles(Wanted::by_hand(threads, threads)).unwrap();
         let start = Instant::now();
-        while !shared.are_roles_settled() {
+        while !shared.roles().are_settled() {
             assert!(start.elapsed() < PATIENCE, "it takes too long");
             std::thread::yield_now();
         }

@@ -284,7 +284,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
     }
 
     fn is_finished(&mut self) -> bool {
-        self.core.shared.is_aborting()
+        self.core.shared.run().is_aborting()
             || (self.is_draining
                 && self.core.connections.is_empty()
                 && self.due.is_empty()
@@ -372,13 +372,14 @@ impl<E: Home, P: Poller> Worker<E, P> {
         {
             sleep = sleep.min(SLEEP_MAX_WAITING);
         }
-        let paused = shared.paused(self.core.now);
+        let paused = shared.delays().paused(self.core.now);
         if self.core.pauses.holds() && paused.is_none() {
             return Duration::ZERO; // What it holds may go on (P1).
         }
         let rested_at = self.core.resting.next_at();
-        for at in
-            [shared.flush_at(), paused.map(|pause| pause.until), rested_at].into_iter().flatten()
+        for at in [shared.delays().flush_at(), paused.map(|pause| pause.until), rested_at]
+            .into_iter()
+            .flatten()
         {
             if at > self.core.now {
                 sleep = sleep.min(Duration::from_millis(at.0 - self.core.now.0));
@@ -406,7 +407,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             // The ready list is taken out so that handlers may borrow the worker.
             let mut ready = std::mem::take(&mut self.ready);
             let mut resumable = std::mem::take(&mut self.resumable);
-            if !resumable.is_empty() || self.core.has_left_unread() {
+            if !resumable.is_empty() || self.core.turn.has_left_unread() {
                 read::put_in_order(self, &mut ready, &mut resumable);
             }
             let mut rest = ready.iter().copied().peekable();
@@ -542,7 +543,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if let Some(view) = self.core.shared.cluster() {
             self.core.places_seen = view.generation();
         }
-        if self.core.shared.take_due_flush(self.core.now) {
+        if self.core.shared.delays().take_due_flush(self.core.now) {
             match self.engine.flush_shards(true) {
                 None if flushing::begin_later(self) => {}
                 // The log cannot be written now: the flush becomes due again.
@@ -551,7 +552,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 Some(_) => tracing::warn!("flush_all came due, and not all shards were flushed"),
             }
         }
-        self.core.pauses.set(self.core.shared.paused(self.core.now));
+        self.core.pauses.set(self.core.shared.delays().paused(self.core.now));
         self.core.note_exceptions();
         if self.core.pauses.take_over() {
             finish::resume_all(self);
@@ -560,7 +561,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     fn after_round(&mut self, had_work: bool, started_at: Instant) {
         self.core.end_turn();
-        let is_stopping = self.core.shared.is_stopping();
+        let is_stopping = self.core.shared.run().is_stopping();
         if let Some(outgrown) = self.core.ledger.outgrown() {
             self.core.ledger.return_idle();
             evict::close_clients(self, outgrown);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::Instant;
 use config::Config;
 use dispatch::hot::{HotKeys, ITEMS_DEFAULT, TRACKED_MAX};
+use dispatch::lanes::Wanted;
 use dispatch::layer_settings::why_not_tuned;
 use dispatch::published::SharedWays;
 use host::affinity;
@@ -45,7 +46,7 @@ pub struct ServerKnobs {
 impl ServerKnobs {
     /// The knobs in their present positions.
     pub fn new(shared: Arc<Shared>, ways: Option<SharedWays>) -> ServerKnobs {
-        let epoch = shared.role_plan().epoch;
+        let epoch = shared.roles().plan().epoch;
         let is_by_hand = shared.roles().asked().1.is_some();
         let hot = shared.hot_keys().cloned();
         let mut knobs = ServerKnobs {
@@ -96,7 +97,7 @@ impl ServerKnobs {
 
 impl Knobs for ServerKnobs {
     fn ranges(&mut self) -> Option<(Ranges, Configuration)> {
-        let plan = self.shared.role_plan();
+        let plan = self.shared.roles().plan();
         let (threads, by_hand) = self.shared.roles().asked();
         if by_hand.is_some() || threads < 2 {
             // With threads divided by hand, the hot set has its usual size.
@@ -130,7 +131,7 @@ impl Knobs for ServerKnobs {
     }
 
     fn were_turned(&mut self) -> bool {
-        let epoch = self.shared.role_plan().epoch;
+        let epoch = self.shared.roles().plan().epoch;
         let is_by_hand = self.shared.roles().asked().1.is_some();
         let hot_size = self.hot_size_now();
         let before = (self.epoch, self.is_by_hand, self.hot_size);
@@ -139,10 +140,11 @@ impl Knobs for ServerKnobs {
     }
 
     fn set(&mut self, configuration: &Configuration) -> Result<(), String> {
-        let threads = self.shared.role_plan().threads;
+        let threads = self.shared.roles().plan().threads;
         let dispatchers = threads - configuration.mr_thread_count as usize;
-        self.shared.tune_roles(threads, dispatchers).map_err(|error| error.to_string())?;
-        self.epoch = self.shared.role_plan().epoch;
+        let wanted = Wanted::tuned(threads, dispatchers);
+        self.shared.change_roles(wanted).map_err(|error| error.to_string())?;
+        self.epoch = self.shared.roles().plan().epoch;
         self.set_hot_size(configuration.cached_item_count as usize);
         let Some(ways) = &self.ways else { return Ok(()) };
         let mut ways = lock(ways);
@@ -151,9 +153,9 @@ impl Knobs for ServerKnobs {
     }
 
     fn are_settled(&self) -> bool {
-        let has_readers = self.shared.role_plan().has_two_layers();
+        let has_readers = self.shared.roles().plan().has_two_layers();
         let is_in_force = |keys: &Arc<HotKeys>| keys.is_in_force(has_readers);
-        self.shared.are_roles_settled() && self.hot.as_ref().is_none_or(is_in_force)
+        self.shared.roles().are_settled() && self.hot.as_ref().is_none_or(is_in_force)
     }
 
     fn cached_item_count_max(&self) -> u32 {
@@ -197,7 +199,7 @@ impl Controller for WaysFollower {
     }
 
     fn tick(&mut self, _: Instant, _: &Observed) -> Option<Decision> {
-        let epoch = self.shared.role_plan().epoch;
+        let epoch = self.shared.roles().plan().epoch;
         if self.epoch.replace(epoch) == Some(epoch) {
             return None;
         }
@@ -210,7 +212,7 @@ impl Controller for WaysFollower {
 
 /// Puts the threads that only execute into the group, and all others out of it.
 pub fn follow(shared: &Shared, ways: &mut CacheWays) -> Result<(), host::resctrl::ResctrlError> {
-    let plan = shared.role_plan();
+    let plan = shared.roles().plan();
     let mr_threads: Vec<i32> = (plan.dispatchers..plan.threads)
         .filter(|_| plan.has_two_layers())
         .filter_map(|worker| shared.thread_id(worker))
@@ -281,7 +283,7 @@ mod tests {
         assert!(keys.is_in_force(true), "the keys are chosen for that size");
         epochs.tick(Instant { ns: 0 }, &Observed::default());
         assert!(knobs.are_settled() && !knobs.were_turned());
-        shared.set_hot_set(7);
+        shared.hot_keys().unwrap().set_size(7);
         assert!(knobs.were_turned() && !knobs.were_turned());
         shared.hot_keys().unwrap().choose(HotSetSize::Items(7));
         assert!(knobs.were_turned() && !knobs.were_turned(), "it is by hand from now on");
@@ -319,7 +321,7 @@ mod tests {
             let base = Config { memory_bytes: 128 << 20, ..Config::default() };
             let config = Config { threads: 4, cr_threads, write_policy, dispatch, ..base };
             let shared = Arc::new(Shared::new(config.clone()));
-            let is_routed = shared.layers().is_routed;
+            let is_routed = shared.roles().layers().is_routed;
             let found = may_tune(&config, is_routed, 4).then(|| {
                 let mut knobs = ServerKnobs::new(Arc::clone(&shared), None);
                 let had_ranges = knobs.ranges().is_some();

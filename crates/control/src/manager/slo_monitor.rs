@@ -13,6 +13,7 @@ use base::Instant;
 use counters::LatencyCounts;
 use dispatch::published::Lately;
 use runtime::shared::Shared;
+use runtime::slo::Slo;
 
 use super::{Controller, Decision, Observed};
 
@@ -56,7 +57,7 @@ impl Controller for SloMonitor {
 
     fn tick(&mut self, now: Instant, observed: &Observed) -> Option<Decision> {
         let target_ns = self.shared.slo().target_ns();
-        let counts = self.shared.slo_counts();
+        let counts = Slo::counts(self.shared.all_counters());
         let request_count = observed.request_count;
         let next = Before { at: now, request_count, counts };
         let is_new = self.notice.aim(target_ns);

@@ -61,7 +61,7 @@ impl Controller for WorkloadMonitor {
             read_count: now.reads.saturating_sub(before.reads),
             write_count: now.writes.saturating_sub(before.writes),
             worker_count: observed.busy_ns.len() as u32,
-            popularity: self.shared.popularity(),
+            popularity: self.shared.hot_keys().and_then(|keys| keys.now().popularity()),
         };
         if load.read_count + load.write_count == 0 {
             return None;

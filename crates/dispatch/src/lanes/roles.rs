@@ -1,7 +1,7 @@
 //! Roles: which thread has which half now, and how that changes while requests flow.
 //!
 //! ```text
-//!  CONFIG SET, tuner ──set_roles──▶ latest: plan, routers ──Control::Roles──▶ every worker
+//!  CONFIG SET, tuner ─change_roles─▶ latest: plan, routers ──Control::Roles──▶ every worker
 //!                                              parks, drains, takes it up (`worker/roles`)
 //! ```
 //!
@@ -135,6 +135,16 @@ impl Roles {
         Arc::clone(&unpoisoned(&self.latest).published)
     }
 
+    /// Which threads receive and which execute, by the latest plan.
+    pub fn plan(&self) -> RolePlan {
+        *self.latest().plan()
+    }
+
+    /// Whether every thread has adopted the latest plan.
+    pub fn are_settled(&self) -> bool {
+        self.latest().publication.is_settled()
+    }
+
     /// The number of threads, and of those that poll; `None`: all.
     pub fn asked(&self) -> (usize, Option<usize>) {
         let latest = unpoisoned(&self.latest);
@@ -196,6 +206,23 @@ pub struct Wanted {
     pub threads: Threads,
     /// The threads among them that poll.
     pub dispatchers: Dispatchers,
+}
+
+impl Wanted {
+    /// Lets `threads` threads work: the first `dispatchers` of them poll connections and the others
+    /// execute. If all poll, they run to completion, `cr-threads` is `auto` and a tuner may divide
+    /// them; a lower number is set by hand. Further threads sleep.
+    pub fn by_hand(threads: usize, dispatchers: usize) -> Wanted {
+        let polling = (dispatchers != threads).then_some(Dispatchers::Count(dispatchers));
+        let dispatchers = polling.unwrap_or(Dispatchers::All);
+        Wanted { threads: Threads::Count(threads), dispatchers }
+    }
+
+    /// The same for the tuner: `cr-threads` stays `auto`.
+    pub fn tuned(threads: usize, dispatchers: usize) -> Wanted {
+        let dispatchers = Dispatchers::Tuned(dispatchers);
+        Wanted { threads: Threads::Count(threads), dispatchers }
+    }
 }
 
 /// Threads with a role.

@@ -28,7 +28,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         command_bytes: usize,
         is_long: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
-        ((E::ROUTES || self.core.is_beside_others()) && self.stands_back(slot, is_long))
+        ((E::ROUTES || self.core.turn.is_beside_others()) && self.stands_back(slot, is_long))
             || self.long_command_waits(slot, command_bytes)
     }
 
@@ -40,7 +40,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         }
         let has_stood_back = self.core.is_slow(slot);
         self.core.slow_down(slot);
-        if self.core.is_beside_others() && !has_stood_back {
+        if self.core.turn.is_beside_others() && !has_stood_back {
             return true;
         }
         E::ROUTES && !self.core.begin_long_elsewhere(slot)
@@ -56,7 +56,7 @@ impl<E: Engine> Gather<'_, '_, E> {
     #[cold]
     fn weigh_long(&mut self, slot: usize, command_bytes: usize) -> bool {
         let is_datagram = self.core.connections[slot].exchange.is_some();
-        if self.core.is_beside_others() && !self.core.is_slow(slot) && !is_datagram {
+        if self.core.turn.is_beside_others() && !self.core.is_slow(slot) && !is_datagram {
             self.core.slow_down(slot);
             return true;
         }
@@ -67,7 +67,7 @@ impl<E: Engine> Gather<'_, '_, E> {
     /// Within a command on several keys: whether the rest of it waits, because the value of the
     /// next key is long.
     pub fn value_waits_behind_others(&mut self, slot: usize, key: &[u8]) -> bool {
-        let waits = self.core.is_beside_others()
+        let waits = self.core.turn.is_beside_others()
             && !self.core.is_slow(slot)
             && self.has_long_value(slot, key);
         if waits {

@@ -23,7 +23,7 @@ pub(super) fn shut_down<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, 
     gather.settle(slot);
     tracing::info!("a client of memcached's port asked for shutdown");
     gather.core.connections[slot].ending = Ending::AfterFlush;
-    gather.core.shared.request_shutdown();
+    gather.core.shared.run().request_shutdown();
 }
 
 /// refresh_certs: reads the certificates again, as SIGHUP does, for new connections.
@@ -85,5 +85,5 @@ pub(super) fn stream_events<E: Engine>(
     say_line(gather, caller, Reply::Ok);
     let connection = &mut gather.core.connections[slot];
     connection.input.skip_bytes = u64::MAX;
-    gather.core.shared.event_stream().add(&connection.client, topics);
+    gather.core.shared.observations().event_stream.add(&connection.client, topics);
 }

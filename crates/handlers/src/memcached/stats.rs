@@ -49,7 +49,7 @@ pub(super) fn stats<'a, E: Engine>(
     };
     gather.reply_to(caller.slot, |out| {
         if kind == StatsKind::DetailDump {
-            out.extend_from_slice(shared.event_stream().prefixes.dump().as_bytes());
+            out.extend_from_slice(shared.observations().event_stream.prefixes.dump().as_bytes());
         }
         write_group(&mut Writer::Text(Encoder::new(out)), kind, &shared);
         Encoder::new(out).reply(reply);
@@ -89,7 +89,7 @@ pub(super) fn binary_stats<'a, E: Engine>(
         write_group(&mut Writer::Binary(binary::Encoder::new(out, head)), kind, &shared);
         if kind == StatsKind::DetailDump {
             // memcached puts the text of its dump in here, including the text protocol's end.
-            let text = shared.event_stream().prefixes.dump() + "END\r\n";
+            let text = shared.observations().event_stream.prefixes.dump() + "END\r\n";
             binary::Encoder::new(out, head).stat("detailed", &text);
         }
         binary::Encoder::new(out, head).done(0);
@@ -102,7 +102,7 @@ pub(super) fn binary_stats<'a, E: Engine>(
 
 /// Starts counting prefixes from the next request on, or stops.
 fn count_prefixes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, is_on: bool) {
-    gather.core.shared.event_stream().count_prefixes(is_on);
+    gather.core.shared.observations().event_stream.count_prefixes(is_on);
     // Other workers look when their next round begins.
     gather.core.shows_items |= is_on;
 }
@@ -140,10 +140,10 @@ fn write_group(to: &mut Writer<'_>, kind: StatsKind<'_>, shared: &Shared) {
 
 fn general(to: &mut Writer<'_>, shared: &Shared) {
     let (totals, store, config) =
-        (shared.totals_since_reset(), shared.store_stats(), shared.config());
+        (shared.totals_since_reset(), shared.store().stats(), shared.config());
     let usage = Usage::now();
     to.stat("pid", getpid().as_raw_nonzero());
-    to.stat("uptime", shared.uptime().as_secs());
+    to.stat("uptime", shared.run().uptime().as_secs());
     to.stat("time", unix_now().0 / 1000);
     to.stat("version", MEMCACHED_VERSION);
     to.stat("dovetail_version", env!("CARGO_PKG_VERSION"));
@@ -165,7 +165,7 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("bytes_read", totals.net_input_bytes);
     to.stat("bytes_written", totals.net_output_bytes);
     to.stat("limit_maxbytes", shared.memory_bytes());
-    to.stat("accepting_conns", u8::from(!shared.is_stopping()));
+    to.stat("accepting_conns", u8::from(!shared.run().is_stopping()));
     to.stat("listen_disabled_num", 0);
     to.stat("threads", config.threads);
     to.stat("hash_power_level", store.index_heads.max(1).ilog2());
@@ -177,7 +177,7 @@ fn general(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("evictions", store.evicted_by_log + store.evicted_by_index);
     to.stat("evicted_unfetched", store.evicted_unread);
     to.stat("reclaimed", store.expired);
-    let event_stream = shared.event_stream();
+    let event_stream = &shared.observations().event_stream;
     event_stream.counts.named().into_iter().for_each(|(name, count)| to.stat(name, count));
     to.stat("log_watchers", event_stream.subscriber_count());
     to.stat("store_too_large", totals.oversized_commands);
@@ -370,7 +370,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
     to.stat("shutdown_command", yes_no(config.enable_shutdown));
     to.stat("dump_enabled", "yes");
     to.stat("stat_key_prefix", ":");
-    to.stat("detail_enabled", yes_no(shared.event_stream().prefixes.is_on()));
+    to.stat("detail_enabled", yes_no(shared.observations().event_stream.prefixes.is_on()));
     to.stat("idle_timeout", shared.live().idle_timeout_ms() / 1000);
     to.stat("ssl_enabled", yes_no(config.tls_memcached.is_some()));
     to.stat("watcher_logbuf_size", LINES_BYTES_MAX);
@@ -381,7 +381,7 @@ fn settings(to: &mut Writer<'_>, shared: &Shared) {
 
 /// There are no size classes: everything is in class 1.
 fn items(to: &mut Writer<'_>, shared: &Shared) {
-    let store = shared.store_stats();
+    let store = shared.store().stats();
     if store.items == 0 {
         return;
     }
@@ -394,7 +394,7 @@ fn items(to: &mut Writer<'_>, shared: &Shared) {
 }
 
 fn slabs(to: &mut Writer<'_>, shared: &Shared) {
-    let (store, limits) = (shared.store_stats(), shared.store().limits());
+    let (store, limits) = (shared.store().stats(), shared.store().limits());
     to.stat("1:chunk_size", limits.segment_bytes);
     to.stat("1:chunks_per_page", 1);
     to.stat("1:total_pages", store.log_bytes / limits.segment_bytes.max(1));

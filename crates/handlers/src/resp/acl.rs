@@ -186,7 +186,7 @@ fn acl_generate<'a, E: Engine>(
 }
 
 fn acl_log<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut args: ArgIter<'a>) {
-    let log = gather.core.shared.auth_log();
+    let log = &gather.core.shared.observations().auth_log;
     let count = match (args.next(), args.next()) {
         (None, _) => Some(SHOWN),
         (Some(word), None) if word.eq_ignore_ascii_case(b"reset") => {

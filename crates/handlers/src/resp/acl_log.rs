@@ -150,7 +150,7 @@ fn note_refusal<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, a
     }
     let client = std::sync::Arc::clone(&gather.core.connections[caller.slot].client);
     let info = describe(gather, caller, &client);
-    gather.core.shared.auth_log().add(attempt, info.trim_end(), gather.core.now);
+    gather.core.shared.observations().auth_log.add(attempt, info.trim_end(), gather.core.now);
 }
 
 /// One entry of ACL LOG.

@@ -131,7 +131,7 @@ fn flags_of<'a, E: Engine>(
 ) -> String {
     let is_of = |test: fn(&Tracker) -> bool| tracker.is_some_and(test);
     let flags = [
-        (gather.core.shared.monitors().has(client.id), 'O'),
+        (gather.core.shared.observations().monitors.has(client.id), 'O'),
         (client.is_subscribed(), 'P'),
         (client.queued_count().is_some(), 'x'),
         (tracker.is_some(), 't'),

@@ -132,7 +132,7 @@ pub(super) fn shutdown<'a, E: Engine>(
     if let Some(warm) = shared.warm().filter(|_| request.nosave) {
         warm.drop_at_end();
     }
-    shared.request_shutdown();
+    shared.run().request_shutdown();
 }
 
 /// The settings that CONFIG GET returns, each once. A name without wildcards is echoed as the
@@ -212,9 +212,12 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ),
         ("acllog-max-len", "128".to_owned()),
         ("cluster-enabled", yes_or_no(shared.cluster().is_some())),
-        ("slowlog-log-slower-than", shared.slow_log().threshold_us().to_string()),
-        ("slowlog-max-len", shared.slow_log().len_max().to_string()),
-        ("latency-monitor-threshold", shared.latency_monitor().threshold_ms().to_string()),
+        ("slowlog-log-slower-than", shared.observations().slow_log.threshold_us().to_string()),
+        ("slowlog-max-len", shared.observations().slow_log.len_max().to_string()),
+        (
+            "latency-monitor-threshold",
+            shared.observations().latency_monitor.threshold_ms().to_string(),
+        ),
         ("latency-tracking", "yes".to_owned()),
         ("latency-tracking-info-percentiles", "50 99 99.9".to_owned()),
         ("notify-keyspace-events", String::new()),

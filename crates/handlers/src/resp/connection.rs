@@ -179,7 +179,7 @@ fn reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
         names.user.clear();
     });
     let client_id = gather.core.connections[caller.slot].client.id;
-    gather.core.shared.monitors().remove(client_id);
+    gather.core.shared.observations().monitors.remove(client_id);
     gather.core.shared.tracking().forget(client_id);
     if gather.core.turn_away_stranger(caller.slot) {
         return;

@@ -58,7 +58,7 @@ pub(super) fn debug<'a, E: Engine>(
     match (word.as_slice(), args.next(), args.next()) {
         (b"help", None, None) => help(gather, caller, &HELP),
         (b"change-repl-id", None, None) => {
-            gather.core.shared.change_replication_id();
+            gather.core.shared.observations().change_replication_id();
             gather.say(caller, |encoder| encoder.ok());
         }
         (b"error", Some(text), None) => {

@@ -70,7 +70,7 @@ fn say_written<'a, E: Engine>(
         match written {
             Written::Users => {}
             Written::Settings => tracing::info!("CONFIG REWRITE"),
-            Written::Log => gather.core.shared.note_save(unix_now()),
+            Written::Log => gather.core.shared.observations().note_save(unix_now()),
         }
         return gather.say(caller, |encoder| encoder.ok());
     };

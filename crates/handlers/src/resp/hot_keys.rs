@@ -48,12 +48,12 @@ pub(super) fn hot_keys<'a, E: Engine>(
         CommandId::HotKeysStart => start_hot_session(gather, caller, args),
         CommandId::HotKeysStop => {
             let shared = &gather.core.shared;
-            let was_active = shared.hot_sessions().stop(gather.core.now);
-            shared.monitors().count_keys(false);
+            let was_active = shared.observations().hot_sessions.stop(gather.core.now);
+            shared.observations().monitors.count_keys(false);
             gather.say(caller, |encoder| if was_active { encoder.ok() } else { encoder.null() });
         }
         CommandId::HotKeysReset => {
-            let sessions = gather.core.shared.hot_sessions();
+            let sessions = &gather.core.shared.observations().hot_sessions;
             if sessions.latest().is_some_and(|session| session.is_active(gather.core.now)) {
                 return gather.fail(caller, &ErrorReply::Other(STOP_FIRST));
             }
@@ -61,7 +61,7 @@ pub(super) fn hot_keys<'a, E: Engine>(
             gather.say(caller, |encoder| encoder.ok());
         }
         CommandId::HotKeysList => list_hot_keys(gather, caller, args),
-        _ => match gather.core.shared.hot_sessions().latest() {
+        _ => match gather.core.shared.observations().hot_sessions.latest() {
             Some(session) => {
                 let shown = shown(gather, &session);
                 gather.say(caller, |encoder| shown.encode(encoder));
@@ -77,7 +77,7 @@ fn start_hot_session<'a, E: Engine>(
     args: ArgIter<'a>,
 ) {
     let (shared, now) = (&gather.core.shared, gather.core.now);
-    let sessions = shared.hot_sessions();
+    let sessions = &shared.observations().hot_sessions;
     if sessions.latest().is_some_and(|session| session.is_active(now)) {
         return gather.fail(caller, &ErrorReply::Other(IN_PROGRESS));
     }
@@ -91,7 +91,7 @@ fn start_hot_session<'a, E: Engine>(
     let worker_count = shared.config().threads;
     match sessions.start(wanted, worker_count, shared.buffer_budget(), now) {
         Ok(()) => {
-            shared.monitors().count_keys(true);
+            shared.observations().monitors.count_keys(true);
             gather.say(caller, |encoder| encoder.ok());
         }
         Err(bytes) => {
@@ -122,7 +122,7 @@ fn shown<'a, 's, E: Engine>(gather: &Gather<'_, 'a, E>, session: &'s HotSession)
 /// Shows the permanent samples; nothing with `--hot-set off`.
 fn show_sampled<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     let shared = &gather.core.shared;
-    let (published, calls_per_second) = (sampled(shared), shared.calls_per_second());
+    let (published, calls_per_second) = (sampled(shared), shared.rates().calls);
     let listed = &published.listed()[..published.listed().len().min(SHOWN_MAX)];
     gather.say(caller, |encoder| {
         encoder.array_header(listed.len());
@@ -139,7 +139,7 @@ fn list_hot_keys<'a, E: Engine>(
         return gather.fail(caller, &ErrorReply::Syntax);
     }
     let shared = &gather.core.shared;
-    let (published, calls_per_second) = (sampled(shared), shared.calls_per_second());
+    let (published, calls_per_second) = (sampled(shared), shared.rates().calls);
     let key = |(rank, key): (usize, &HotKey)| {
         json!({
             "key": key_text(&key.head, key.len_bytes),
@@ -150,7 +150,7 @@ fn list_hot_keys<'a, E: Engine>(
             "is_in_hot_set": rank < published.item_count(),
         })
     };
-    let session = shared.hot_sessions().latest();
+    let session = shared.observations().hot_sessions.latest();
     let text = json!({
         "sampled": published.listed().iter().enumerate().map(key).collect::<Vec<_>>(),
         "session": session.map(|session| shown(gather, &session).json()),

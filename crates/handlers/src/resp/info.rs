@@ -95,7 +95,7 @@ fn report(shared: &Shared, wanted: ArgIter<'_>) -> String {
 fn server(section: &mut Section<'_>) {
     let shared = section.shared;
     let config = shared.config();
-    let uptime = shared.uptime().as_secs();
+    let uptime = shared.run().uptime().as_secs();
     section.line("redis_version", REDIS_VERSION);
     section.line("dovetail_version", env!("CARGO_PKG_VERSION"));
     section.line("redis_git_sha1", "00000000");
@@ -108,14 +108,14 @@ fn server(section: &mut Section<'_>) {
     section.line("process_id", getpid().as_raw_nonzero());
     let is_of_systemd = std::env::var_os("NOTIFY_SOCKET").is_some();
     section.line("process_supervised", if is_of_systemd { "systemd" } else { "no" });
-    section.line("run_id", shared.run_id());
+    section.line("run_id", shared.run().id());
     section.line("tcp_port", config.resp.map_or(0, |address| address.port()));
     section.line("hz", 1000);
     section.line("configured_hz", 1000);
     section.line("server_time_usec", host::process::unix_now().0 * 1000);
     section.line("uptime_in_seconds", uptime);
     section.line("uptime_in_days", uptime / 86_400);
-    section.line("io_threads_active", section.shared.role_plan().threads);
+    section.line("io_threads_active", section.shared.roles().plan().threads);
     section.line("lru_clock", (host::process::unix_now().0 / 1000) & 0xff_ffff);
     let executable = std::env::current_exe().unwrap_or_default();
     section.line("executable", executable.display());
@@ -154,7 +154,7 @@ fn clients(section: &mut Section<'_>) {
 
 fn memory(section: &mut Section<'_>) {
     let shared = section.shared;
-    let store = shared.store_stats();
+    let store = shared.store().stats();
     let buffers_bytes = shared.buffer_budget().booked_bytes();
     let used_bytes = store.log_used_bytes + store.index_used_bytes + buffers_bytes;
     let process = Usage::now();
@@ -214,7 +214,7 @@ fn persistence(section: &mut Section<'_>) {
     section.line("async_loading", 0);
     section.line("rdb_changes_since_last_save", 0);
     section.line("rdb_bgsave_in_progress", 0);
-    section.line("rdb_last_save_time", section.shared.saved_at().0 / 1000);
+    section.line("rdb_last_save_time", section.shared.observations().saved_at().0 / 1000);
     section.line("rdb_last_bgsave_status", "ok");
     section.line("rdb_last_bgsave_time_sec", -1);
     section.line("rdb_current_bgsave_time_sec", -1);
@@ -243,7 +243,7 @@ fn persistence(section: &mut Section<'_>) {
 }
 
 fn stats(section: &mut Section<'_>) {
-    let (totals, store) = (section.totals, section.shared.store_stats());
+    let (totals, store) = (section.totals, section.shared.store().stats());
     let (rates, (expired, evicted)) = (section.shared.rates(), section.shared.gone_since_reset());
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     section.line("total_connections_received", totals.connections_total);
@@ -257,7 +257,7 @@ fn stats(section: &mut Section<'_>) {
     section.line("rejected_connections", totals.rejected());
     section.line("unexpected_error_replies", 0);
     section.line("total_error_replies", totals.errors_by_code.iter().sum::<u64>());
-    section.line("slowlog_entries_total", section.shared.slow_log().total());
+    section.line("slowlog_entries_total", section.shared.observations().slow_log.total());
     section.line("expired_keys", expired);
     section.line("evicted_keys", evicted);
     section.line("evicted_clients", 0);
@@ -309,7 +309,7 @@ fn replication(section: &mut Section<'_>) {
         section.line(&format!("dovetail_slave{index}_lag_bytes"), lag_bytes);
     }
     section.line("master_failover_state", "no-failover");
-    section.line("master_replid", section.shared.replication_id());
+    section.line("master_replid", section.shared.observations().replication_id());
     section.line("master_replid2", "0".repeat(40));
     section.line("master_repl_offset", 0);
     section.line("second_repl_offset", -1);
@@ -378,7 +378,11 @@ fn error_stats(section: &mut Section<'_>) {
 
 fn latency_stats(section: &mut Section<'_>) {
     for spec in Spec::all() {
-        let Some(counts) = section.shared.durations_since_reset(spec.id as usize) else { continue };
+        let (shared, index) = (section.shared, spec.id as usize);
+        let durations = shared.durations(index);
+        let Some(counts) = shared.observations().durations_since_reset(index, durations) else {
+            continue;
+        };
         let us = |part| counts.quantile_ns(part).unwrap_or(0) as f64 / 1000.0;
         let _ = write!(
             section.text,
@@ -392,7 +396,7 @@ fn latency_stats(section: &mut Section<'_>) {
 }
 
 fn keyspace(section: &mut Section<'_>) {
-    let store = section.shared.store_stats();
+    let store = section.shared.store().stats();
     if store.items > 0 {
         let value =
             format_args!("keys={},expires={},avg_ttl=0", store.items, store.items_with_expiry);

@@ -25,7 +25,7 @@ pub(super) fn latency<'a, E: Engine>(
     }
     match id {
         CommandId::LatencyDoctor => {
-            let monitor = gather.core.shared.latency_monitor();
+            let monitor = &gather.core.shared.observations().latency_monitor;
             let text = report(monitor.threshold_ms(), &monitor.events());
             gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
         }
@@ -33,20 +33,20 @@ pub(super) fn latency<'a, E: Engine>(
         CommandId::LatencyHistogram => latency_histogram(gather, caller, args),
         CommandId::LatencyHistory => {
             let name = args.next().unwrap_or_default();
-            let event = gather.core.shared.latency_monitor().event(name);
+            let event = gather.core.shared.observations().latency_monitor.event(name);
             let (_, event) = event.unwrap_or_default();
             gather.say(caller, |encoder| encode_history(encoder, &event));
         }
         CommandId::LatencyReset => latency_reset(gather, caller, args),
         _ => {
-            let events = gather.core.shared.latency_monitor().events();
+            let events = gather.core.shared.observations().latency_monitor.events();
             gather.say(caller, |encoder| encode_latest(encoder, &events));
         }
     }
 }
 
 fn latency_graph<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, name: &'a [u8]) {
-    match gather.core.shared.latency_monitor().event(name) {
+    match gather.core.shared.observations().latency_monitor.event(name) {
         Some((name, event)) => {
             let text = graph(name, &event, gather.core.now);
             gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
@@ -60,7 +60,7 @@ fn latency_graph<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, 
 }
 
 fn latency_reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, args: ArgIter<'a>) {
-    let monitor = gather.core.shared.latency_monitor();
+    let monitor = &gather.core.shared.observations().latency_monitor;
     let count = match args.len() {
         0 => monitor.reset_all(),
         _ => args.filter(|name| monitor.reset(name)).count(),
@@ -76,7 +76,8 @@ fn latency_histogram<'a, E: Engine>(
 ) {
     let mut found: Vec<(&'static str, LatencyCounts)> = Vec::new();
     let mut add = |spec: &'static Spec| {
-        let counts = gather.core.shared.durations_since_reset(spec.id as usize);
+        let (shared, index) = (&gather.core.shared, spec.id as usize);
+        let counts = shared.observations().durations_since_reset(index, shared.durations(index));
         if let Some(counts) = counts
             && !found.iter().any(|(name, _)| *name == spec.name)
         {

@@ -28,7 +28,7 @@ struct Figures {
 
 impl Figures {
     fn now(shared: &Shared) -> Figures {
-        let (store, process) = (shared.store_stats(), Usage::now());
+        let (store, process) = (shared.store().stats(), Usage::now());
         let clients_bytes = shared.buffer_budget().granted_bytes();
         Figures {
             total_bytes: store.log_used_bytes + store.index_used_bytes + clients_bytes,

@@ -42,7 +42,7 @@ pub(super) fn save<'a, E: Engine>(
         }
         CommandId::BgSave => {
             durable.want();
-            gather.core.shared.note_save(host::process::unix_now());
+            gather.core.shared.observations().note_save(host::process::unix_now());
             gather.say(caller, |encoder| encoder.simple("Background saving started"));
         }
         _ => {

@@ -177,7 +177,7 @@ pub(super) fn random_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: 
 /// DBSIZE.
 pub(super) fn database_size<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     gather.settle(caller.slot);
-    let mut item_count = gather.core.shared.store_stats().items;
+    let mut item_count = gather.core.shared.store().stats().items;
     if let Some(view) = gather.core.cluster.clone() {
         let now = gather.core.now;
         with_session(gather, caller, |session| {

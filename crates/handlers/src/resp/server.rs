@@ -60,7 +60,7 @@ pub(super) fn run_server<'a, E: Engine>(
         ServerCommand::ConfigRewrite => config_rewrite(gather, caller),
         ServerCommand::Time => time(gather, caller),
         ServerCommand::LastSave => {
-            let seconds = (gather.core.shared.saved_at().0 / 1000).cast_signed();
+            let seconds = (gather.core.shared.observations().saved_at().0 / 1000).cast_signed();
             gather.say(caller, |encoder| encoder.integer(seconds));
         }
         ServerCommand::Role => role(gather, caller),
@@ -127,6 +127,6 @@ pub(super) fn operate<'a, E: Engine>(
 fn monitor<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     gather.settle(caller.slot);
     let client = &gather.core.connections[caller.slot].client;
-    gather.core.shared.monitors().add(client);
+    gather.core.shared.observations().monitors.add(client);
     gather.say(caller, |encoder| encoder.ok());
 }

@@ -77,7 +77,7 @@ pub(super) fn begin_slices<'a, E: Engine>(
     mut source: Source,
 ) {
     gather.settle(caller.slot);
-    if source.is_long() && gather.core.is_beside_others() {
+    if source.is_long() && gather.core.turn.is_beside_others() {
         gather.core.note_slice(caller.slot);
         return keep_slices(gather, caller, source);
     }

@@ -21,11 +21,11 @@ pub(super) fn slow_log<'a, E: Engine>(
     gather.settle(caller.slot);
     match id {
         CommandId::SlowlogLen => {
-            let len = gather.core.shared.slow_log().len() as i64;
+            let len = gather.core.shared.observations().slow_log.len() as i64;
             gather.say(caller, |encoder| encoder.integer(len));
         }
         CommandId::SlowlogReset => {
-            gather.core.shared.slow_log().clear();
+            gather.core.shared.observations().slow_log.clear();
             gather.say(caller, |encoder| encoder.ok());
         }
         _ => slow_log_get(gather, caller, args),
@@ -45,7 +45,7 @@ fn slow_log_get<'a, E: Engine>(
     match count {
         Err(error) => gather.fail(caller, &error),
         Ok(count) => {
-            let entries = gather.core.shared.slow_log().newest(count);
+            let entries = gather.core.shared.observations().slow_log.newest(count);
             gather.say(caller, |encoder| {
                 encoder.array_header(entries.len());
                 entries.iter().for_each(|entry| encode(encoder, entry));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use budget::Kind;
 use commands::work::Work;
 use runtime::connection::Resp;
-use runtime::core::tell::redirect_target;
+use runtime::core::tell::{self, redirect_target};
 use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::walks::Caller;
@@ -175,7 +175,7 @@ pub(super) fn may_track<'a, E: Engine>(
     let is_on = args.clone().next().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
     let standing = gather.core.connections[slot].resp().pass.standing;
     let is_refused = standing == Standing::NeedsAuth || gather.core.cluster.is_some();
-    if !is_on || is_refused || gather.core.shared.is_stopping() {
+    if !is_on || is_refused || gather.core.shared.run().is_stopping() {
         return true;
     }
     let client_id = gather.core.connections[slot].client.id;
@@ -217,7 +217,7 @@ pub(super) fn perform_tracked<'a, E: Engine>(
 /// Executes the gathered requests, and sends messages about the keys they have changed.
 fn tell_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64>) {
     look_up_changes(gather, by);
-    gather.core.tell();
+    tell::send(gather.core);
 }
 
 /// Executes the gathered requests, and looks up the clients to notify of the keys they have
@@ -225,7 +225,7 @@ fn tell_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64>) 
 fn look_up_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64>) {
     gather.flush();
     gather.engine.take_changes(&mut gather.core.telling.changes);
-    gather.core.look_up_changes(by);
+    tell::look_up(gather.core, by);
 }
 
 /// Called after a queued command of a client that tracks: the reads of the next command are

@@ -96,7 +96,7 @@ async fn pass(
 ) -> Response {
     // Requests that arrived together are answered in turns with those of other clients.
     tokio::task::yield_now().await;
-    let (logins, now) = (gate.shared.logins(), unix_now());
+    let (logins, now) = (&gate.shared.acl().logins, unix_now());
     let access = {
         let (version, uri, headers) = (request.version(), request.uri(), request.headers());
         let may_log_in = !logins.refuses(connection.origin, now);
@@ -109,7 +109,7 @@ async fn pass(
     if is_looked_at {
         tokio::time::sleep(login_wait(logins, connection.origin, access, now)).await;
     }
-    let counters = gate.shared.admin_counters();
+    let counters = &gate.shared.observations().admin;
     let refuse = |count: &AtomicU64, status, text: &'static str| {
         count.fetch_add(1, Ordering::Relaxed);
         (status, answer(TEXT, text)).into_response()

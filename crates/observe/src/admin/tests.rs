@@ -121,7 +121,7 @@ fn failed_logins_here_and_at_other_ports_slow_one_another() {
     let wrong = get(&port, "/stats", "localhost", Some("default:wrong"));
     assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
     let origin = Origin::of(&End::Ip(([127, 0, 0, 1], 1).into()));
-    let paces = (0..10).map(|_| port.shared.logins().pace(origin, false, before));
+    let paces = (0..10).map(|_| port.shared.acl().logins.pace(origin, false, before));
     // Ten are free, and these ten are not the first.
     let last = paces.reduce(|_, pace| pace);
     assert_ne!(last, Some(sessions::logins::Pace::Now));
@@ -154,7 +154,7 @@ fn health_is_answered_while_other_clients_do_not_read() {
     for _ in 0..5 {
         assert!(get(&port, "/healthz", "localhost", None).starts_with("HTTP/1.1 200"));
     }
-    let made_room = port.shared.admin_counters().made_room.load(Ordering::Relaxed);
+    let made_room = port.shared.observations().admin.made_room.load(Ordering::Relaxed);
     assert!(made_room > 0, "{made_room}");
 }
 

@@ -25,7 +25,7 @@ impl DataNumbers {
     pub(super) fn take(shared: &Shared) -> Option<DataNumbers> {
         let data = shared.data()?;
         let stats = data.durable().stats();
-        let cleaned_bytes = shared.store_stats().cleaned_bytes;
+        let cleaned_bytes = shared.store().stats().cleaned_bytes;
         let new_bytes = data.client_bytes(stats.entry_bytes.saturating_sub(cleaned_bytes));
         Some(DataNumbers {
             health: data.durable().health(),

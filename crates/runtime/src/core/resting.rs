@@ -56,7 +56,7 @@ impl Resting {
 impl Core {
     /// Whether a login attempt is refused without checking its password.
     pub fn refuses_logins(&self, origin: Origin) -> bool {
-        let is_refused = self.shared.logins().refuses(origin, self.now);
+        let is_refused = self.shared.acl().logins.refuses(origin, self.now);
         if is_refused {
             self.counters().doors.logins_refused.add(1);
         }
@@ -66,7 +66,7 @@ impl Core {
     /// Paces the answer to a login attempt: it leaves now, or when the client's address may have
     /// it.
     pub fn pace_login(&mut self, slot: usize, origin: Origin, is_right: bool) {
-        match self.shared.logins().pace(origin, is_right, self.now) {
+        match self.shared.acl().logins.pace(origin, is_right, self.now) {
             Pace::Now => {}
             Pace::At(until) => {
                 if self.rest(slot, until) {

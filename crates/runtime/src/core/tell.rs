@@ -198,346 +198,341 @@ fn null_of(tracker: &Tracker) -> Protocol {
     if tracker.client.is_resp3() { Protocol::Resp3 } else { Protocol::Resp2 }
 }
 
-impl Core {
-    /// Looks up the readers of changed keys, for [`Core::tell`]. `by` is the client whose requests
-    /// changed them, which needs no message.
-    #[cold]
-    pub fn look_up_changes(&mut self, by: Option<u64>) {
-        let (tracking, telling) = (self.shared.tracking(), &mut self.telling);
-        if telling.changes.has_all() {
-            tracking.clear();
-            telling.has_all = true;
+/// Looks up the readers of changed keys, for [`send`]. `by` is the client whose requests
+/// changed them, which needs no message.
+#[cold]
+pub fn look_up(core: &mut Core, by: Option<u64>) {
+    let (tracking, telling) = (core.shared.tracking(), &mut core.telling);
+    if telling.changes.has_all() {
+        tracking.clear();
+        telling.has_all = true;
+    }
+    let has_prefixes = tracking.has_prefixes();
+    let mut work = Work::default();
+    for (key, origin) in telling.changes.iter() {
+        let by = by.filter(|_| origin == Origin::Request);
+        if has_prefixes {
+            work += tracking.note_broadcast(&mut telling.broadcast, key, by);
         }
-        let has_prefixes = tracking.has_prefixes();
-        let mut work = Work::default();
-        for (key, origin) in telling.changes.iter() {
-            let by = by.filter(|_| origin == Origin::Request);
-            if has_prefixes {
-                work += tracking.note_broadcast(&mut telling.broadcast, key, by);
+        telling.taken.extend(tracking.take(key, by));
+    }
+    telling.changes.clear();
+    core.charge(work);
+}
+
+/// Notifies the readers that were looked up; keys by prefix wait for [`send_broadcast`].
+#[cold]
+pub fn send(core: &mut Core) {
+    let shared = Arc::clone(&core.shared);
+    let tracking = shared.tracking();
+    let mut outgoing = Outgoing::default();
+    let told_before = core.telling.told_in_turn;
+    let mut all_taken = std::mem::take(&mut core.telling.taken);
+    for mut taken in all_taken.drain(..) {
+        if !tell_readers(core, tracking, &mut taken, TURN_MESSAGES, &mut outgoing) {
+            put_off(core, taken);
+        }
+    }
+    core.telling.taken = all_taken;
+    if std::mem::take(&mut core.telling.has_all) {
+        forget_late(core);
+        for tracker in tracking.trackers() {
+            core.telling.told_in_turn += 1;
+            tell_one(core, &tracker, What::All(null_of(&tracker)), &mut outgoing);
+        }
+    }
+    if std::mem::take(&mut core.telling.is_overrun) {
+        forget_late(core);
+        for tracker in tracking.trackers().iter().filter(|it| !it.is_broadcasting()) {
+            core.telling.told_in_turn += 1;
+            tell_one(core, tracker, What::Sum, &mut outgoing);
+        }
+    }
+    charge_told(core, told_before);
+    outgoing.send(&shared);
+}
+
+/// Tells readers of earlier turns' changes (I4).
+#[cold]
+pub fn send_late(core: &mut Core) {
+    let shared = Arc::clone(&core.shared);
+    let mut outgoing = Outgoing::default();
+    let told_before = core.telling.told_in_turn;
+    while let Some(mut taken) = core.telling.late.pop_front() {
+        shared.tracking().under_way.remove(taken.held_bytes());
+        let told_max = TURN_MESSAGES / 2;
+        if !tell_readers(core, shared.tracking(), &mut taken, told_max, &mut outgoing) {
+            // There is room: it takes no more than before.
+            put_off(core, taken);
+            core.telling.late.rotate_right(1);
+            break;
+        }
+    }
+    while !is_told_out(core, TURN_MESSAGES / 2)
+        && let Some(mut round) = core.telling.late_rounds.pop_front()
+    {
+        shared.tracking().under_way.remove(round.held_bytes());
+        round.is_late = true;
+        if !tell_trackers(core, &mut round, TURN_MESSAGES / 2, &mut outgoing) {
+            put_off_round(core, round);
+        }
+    }
+    charge_told(core, told_before);
+    outgoing.send(&shared);
+}
+
+/// The readers that are left are told in the next turn, if there is room for their ids.
+fn put_off(core: &mut Core, taken: Taken) {
+    if core.shared.tracking().under_way.try_add(core.shared.buffer_budget(), taken.held_bytes()) {
+        core.telling.late.push_back(taken);
+    } else {
+        core.telling.is_overrun = true;
+    }
+}
+
+/// Every client is told that everything has changed.
+fn forget_late(core: &mut Core) {
+    let late = std::mem::take(&mut core.telling.late);
+    let held_bytes = late.iter().map(Taken::held_bytes).sum();
+    core.shared.tracking().under_way.remove(held_bytes);
+}
+
+/// Tells of the keys of a gathering by their prefixes.
+#[cold]
+pub fn send_broadcast(core: &mut Core) {
+    if core.telling.broadcast.is_empty() {
+        return;
+    }
+    let shared = Arc::clone(&core.shared);
+    let mut outgoing = Outgoing::default();
+    let told_before = core.telling.told_in_turn;
+    let mut broadcast = std::mem::take(&mut core.telling.broadcast);
+    for (prefix, keys) in broadcast.take() {
+        let trackers = shared.tracking().broadcast_to(&prefix);
+        let mut round = BroadcastRound::new(keys, trackers);
+        if !tell_trackers(core, &mut round, TURN_MESSAGES, &mut outgoing) {
+            put_off_round(core, round);
+        }
+    }
+    charge_told(core, told_before);
+    outgoing.send(&shared);
+}
+
+/// Tells the trackers of a prefix, until the turn has told `told_max`; false: some are left.
+fn tell_trackers(
+    core: &mut Core,
+    round: &mut BroadcastRound,
+    told_max: usize,
+    outgoing: &mut Outgoing,
+) -> bool {
+    while !is_told_out(core, told_max) {
+        let Some(tracker) = round.trackers.next() else { return true };
+        if round.is_late && !core.shared.tracking().is_broadcasting(tracker.client.id) {
+            continue; // It has gone, or tracks in another way by now.
+        }
+        let keys = round.keys_for(&tracker);
+        if !keys.is_empty() {
+            let looked_at = if core.has_limited_users { keys.len() / KEYS_PER_MESSAGE } else { 0 };
+            core.telling.told_in_turn += 1 + looked_at;
+            tell_one(core, &tracker, What::Keys(keys), outgoing);
+        }
+    }
+    round.trackers.len() == 0
+}
+
+/// The trackers that are left are told in the next turns, or get a sum if the keys have no room
+/// until then.
+fn put_off_round(core: &mut Core, round: BroadcastRound) {
+    if core.shared.tracking().under_way.try_add(core.shared.buffer_budget(), round.held_bytes()) {
+        core.telling.late_rounds.push_back(round);
+        return;
+    }
+    let shared = Arc::clone(&core.shared);
+    core.charge(Work::keys(round.trackers.len()));
+    let sums = round.trackers.filter_map(|it| address(&shared, &it, What::Sum).summed_up());
+    core.telling.waiting.extend(sums);
+    core.telling.has_unhandled = core.telling.is_waiting();
+}
+
+/// Whether the turn has delivered as much as one may (I4).
+fn is_told_out(core: &Core, told_max: usize) -> bool {
+    let bytes_max = core.shared.buffer_budget().limit_bytes() / TURN_BYTES_PART;
+    core.telling.told_in_turn >= told_max || core.telling.told_bytes >= bytes_max
+}
+
+/// Whether the client buffers have no room for messages (I5).
+fn lacks_room(core: &Core) -> bool {
+    let budget = core.ledger.budget();
+    let limit_bytes = budget.limit_bytes();
+    budget.granted_bytes() > limit_bytes - limit_bytes / SPARED_PART
+}
+
+fn charge_told(core: &mut Core, told_before: usize) {
+    core.charge(Work::messages(core.telling.told_in_turn - told_before));
+}
+
+/// Tells the readers of a key, until the turn has told `told_max`; false: some are left.
+fn tell_readers(
+    core: &mut Core,
+    tracking: &Tracking,
+    taken: &mut Taken,
+    told_max: usize,
+    outgoing: &mut Outgoing,
+) -> bool {
+    while let Some(reader) = taken.readers.pop() {
+        if is_told_out(core, told_max) {
+            taken.readers.push(reader);
+            return false;
+        }
+        core.telling.told_in_turn += 1;
+        // A client that has disconnected, or tracks in another mode by now, is not notified.
+        let tracker = tracking.tracker(reader).filter(|tracker| !tracker.is_broadcasting());
+        if let Some(tracker) = tracker {
+            tell_one(core, &tracker, What::Key(Arc::clone(&taken.key)), outgoing);
+        }
+    }
+    true
+}
+
+fn tell_one(core: &mut Core, tracker: &Tracker, what: What, outgoing: &mut Outgoing) {
+    let shared = Arc::clone(&core.shared);
+    let mut message = address(&shared, tracker, what);
+    if core.has_limited_users && !leave_readable(core, tracker, &mut message) {
+        return;
+    }
+    if message.is_sum() {
+        let Some(sum) = message.summed_up() else { return };
+        message = sum;
+    }
+    outgoing.told += 1;
+    let is_here = message.client.worker() == core.worker;
+    if !is_here {
+        return outgoing.post(&shared, message);
+    }
+    match hand_over(core, &message) {
+        Handed::Over => {}
+        Handed::Full if message.is_sum() => core.telling.waiting.push(message),
+        Handed::Full => core.telling.waiting.extend(message.summed_up()),
+        Handed::Later | Handed::Elsewhere => outgoing.post(&shared, message),
+    }
+}
+
+/// Keeps only the keys in a message that both the client that tracks and the receiver may read;
+/// returns whether any are left.
+#[cold]
+fn leave_readable(core: &Core, tracker: &Tracker, message: &mut Message) -> bool {
+    let user_of = |client: &Client| core.acl.user(client.names().user().as_bytes()).cloned();
+    let users = [user_of(&tracker.client), user_of(&message.client)];
+    let is_readable =
+        |key: &[u8]| users.iter().all(|user| user.as_ref().is_some_and(|it| it.reads_key(key)));
+    match &mut message.what {
+        What::Key(key) => is_readable(key),
+        What::Keys(keys) if keys.iter().all(|key| is_readable(key)) => true,
+        What::Keys(keys) => {
+            *keys = keys.iter().filter(|key| is_readable(key)).cloned().collect();
+            !keys.is_empty()
+        }
+        What::All(_) | What::Sum | What::Broken(_) => true,
+    }
+}
+
+/// Delivers the messages that other workers have put into the mailbox.
+pub fn receive(core: &mut Core, messages: Messages) {
+    core.telling.waiting.extend(messages);
+    send_waiting(core);
+}
+
+/// Delivers waiting messages, as far as that is possible now.
+pub fn send_waiting(core: &mut Core) {
+    let shared = Arc::clone(&core.shared);
+    let mut outgoing = Outgoing::default();
+    let told_before = core.telling.told_in_turn;
+    let mut waiting = std::mem::take(&mut core.telling.waiting).into_iter();
+    let mut looked_at = 0;
+    while !is_told_out(core, TURN_MESSAGES / 2)
+        && looked_at < LOOKED_AT_MAX
+        && let Some(message) = waiting.next()
+    {
+        looked_at += 1;
+        match hand_over(core, &message) {
+            Handed::Over => {
+                core.telling.told_in_turn += 1;
+                shared.tracking().under_way.remove(message.bytes());
             }
-            telling.taken.extend(tracking.take(key, by));
-        }
-        telling.changes.clear();
-        self.charge(work);
-    }
-
-    /// Notifies the readers that were looked up; keys by prefix wait for [`Core::tell_broadcast`].
-    #[cold]
-    pub fn tell(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let tracking = shared.tracking();
-        let mut outgoing = Outgoing::default();
-        let told_before = self.telling.told_in_turn;
-        let mut all_taken = std::mem::take(&mut self.telling.taken);
-        for mut taken in all_taken.drain(..) {
-            if !self.tell_readers(tracking, &mut taken, TURN_MESSAGES, &mut outgoing) {
-                self.put_off(taken);
+            Handed::Full if !message.is_sum() => {
+                shared.tracking().under_way.remove(message.bytes());
+                core.telling.waiting.extend(message.summed_up());
             }
-        }
-        self.telling.taken = all_taken;
-        if std::mem::take(&mut self.telling.has_all) {
-            self.forget_late();
-            for tracker in tracking.trackers() {
-                self.telling.told_in_turn += 1;
-                self.tell_one(&tracker, What::All(null_of(&tracker)), &mut outgoing);
+            Handed::Later | Handed::Full => core.telling.waiting.push(message),
+            Handed::Elsewhere if shared.clients().get(message.client.id).is_none() => {
+                shared.tracking().under_way.remove(message.bytes());
             }
-        }
-        if std::mem::take(&mut self.telling.is_overrun) {
-            self.forget_late();
-            for tracker in tracking.trackers().iter().filter(|it| !it.is_broadcasting()) {
-                self.telling.told_in_turn += 1;
-                self.tell_one(tracker, What::Sum, &mut outgoing);
+            // It is moving from here, or to here.
+            Handed::Elsewhere if message.client.worker() == core.worker => {
+                core.telling.waiting.push(message);
             }
-        }
-        self.charge_told(told_before);
-        outgoing.send(&shared);
-    }
-
-    /// Tells readers of earlier turns' changes (I4).
-    #[cold]
-    pub fn tell_late(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let mut outgoing = Outgoing::default();
-        let told_before = self.telling.told_in_turn;
-        while let Some(mut taken) = self.telling.late.pop_front() {
-            shared.tracking().under_way.remove(taken.held_bytes());
-            let told_max = TURN_MESSAGES / 2;
-            if !self.tell_readers(shared.tracking(), &mut taken, told_max, &mut outgoing) {
-                // There is room: it takes no more than before.
-                self.put_off(taken);
-                self.telling.late.rotate_right(1);
-                break;
-            }
-        }
-        while !self.is_told_out(TURN_MESSAGES / 2)
-            && let Some(mut round) = self.telling.late_rounds.pop_front()
-        {
-            shared.tracking().under_way.remove(round.held_bytes());
-            round.is_late = true;
-            if !self.tell_trackers(&mut round, TURN_MESSAGES / 2, &mut outgoing) {
-                self.put_off_round(round);
-            }
-        }
-        self.charge_told(told_before);
-        outgoing.send(&shared);
-    }
-
-    /// The readers that are left are told in the next turn, if there is room for their ids.
-    fn put_off(&mut self, taken: Taken) {
-        if self.shared.tracking().under_way.try_add(self.shared.buffer_budget(), taken.held_bytes())
-        {
-            self.telling.late.push_back(taken);
-        } else {
-            self.telling.is_overrun = true;
-        }
-    }
-
-    /// Every client is told that everything has changed.
-    fn forget_late(&mut self) {
-        let late = std::mem::take(&mut self.telling.late);
-        let held_bytes = late.iter().map(Taken::held_bytes).sum();
-        self.shared.tracking().under_way.remove(held_bytes);
-    }
-
-    /// Tells of the keys of a gathering by their prefixes.
-    #[cold]
-    pub fn tell_broadcast(&mut self) {
-        if self.telling.broadcast.is_empty() {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let mut outgoing = Outgoing::default();
-        let told_before = self.telling.told_in_turn;
-        let mut broadcast = std::mem::take(&mut self.telling.broadcast);
-        for (prefix, keys) in broadcast.take() {
-            let trackers = shared.tracking().broadcast_to(&prefix);
-            let mut round = BroadcastRound::new(keys, trackers);
-            if !self.tell_trackers(&mut round, TURN_MESSAGES, &mut outgoing) {
-                self.put_off_round(round);
-            }
-        }
-        self.charge_told(told_before);
-        outgoing.send(&shared);
-    }
-
-    /// Tells the trackers of a prefix, until the turn has told `told_max`; false: some are left.
-    fn tell_trackers(
-        &mut self,
-        round: &mut BroadcastRound,
-        told_max: usize,
-        outgoing: &mut Outgoing,
-    ) -> bool {
-        while !self.is_told_out(told_max) {
-            let Some(tracker) = round.trackers.next() else { return true };
-            if round.is_late && !self.shared.tracking().is_broadcasting(tracker.client.id) {
-                continue; // It has gone, or tracks in another way by now.
-            }
-            let keys = round.keys_for(&tracker);
-            if !keys.is_empty() {
-                let looked_at =
-                    if self.has_limited_users { keys.len() / KEYS_PER_MESSAGE } else { 0 };
-                self.telling.told_in_turn += 1 + looked_at;
-                self.tell_one(&tracker, What::Keys(keys), outgoing);
-            }
-        }
-        round.trackers.len() == 0
-    }
-
-    /// The trackers that are left are told in the next turns, or get a sum if the keys have no room
-    /// until then.
-    fn put_off_round(&mut self, round: BroadcastRound) {
-        if self.shared.tracking().under_way.try_add(self.shared.buffer_budget(), round.held_bytes())
-        {
-            self.telling.late_rounds.push_back(round);
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        self.charge(Work::keys(round.trackers.len()));
-        let sums = round.trackers.filter_map(|it| address(&shared, &it, What::Sum).summed_up());
-        self.telling.waiting.extend(sums);
-        self.telling.has_unhandled = self.telling.is_waiting();
-    }
-
-    /// Whether the turn has delivered as much as one may (I4).
-    fn is_told_out(&self, told_max: usize) -> bool {
-        let bytes_max = self.shared.buffer_budget().limit_bytes() / TURN_BYTES_PART;
-        self.telling.told_in_turn >= told_max || self.telling.told_bytes >= bytes_max
-    }
-
-    /// Whether the client buffers have no room for messages (I5).
-    fn lacks_room(&self) -> bool {
-        let budget = self.ledger.budget();
-        let limit_bytes = budget.limit_bytes();
-        budget.granted_bytes() > limit_bytes - limit_bytes / SPARED_PART
-    }
-
-    fn charge_told(&mut self, told_before: usize) {
-        self.charge(Work::messages(self.telling.told_in_turn - told_before));
-    }
-
-    /// Tells the readers of a key, until the turn has told `told_max`; false: some are left.
-    fn tell_readers(
-        &mut self,
-        tracking: &Tracking,
-        taken: &mut Taken,
-        told_max: usize,
-        outgoing: &mut Outgoing,
-    ) -> bool {
-        while let Some(reader) = taken.readers.pop() {
-            if self.is_told_out(told_max) {
-                taken.readers.push(reader);
-                return false;
-            }
-            self.telling.told_in_turn += 1;
-            // A client that has disconnected, or tracks in another mode by now, is not notified.
-            let tracker = tracking.tracker(reader).filter(|tracker| !tracker.is_broadcasting());
-            if let Some(tracker) = tracker {
-                self.tell_one(&tracker, What::Key(Arc::clone(&taken.key)), outgoing);
-            }
-        }
-        true
-    }
-
-    fn tell_one(&mut self, tracker: &Tracker, what: What, outgoing: &mut Outgoing) {
-        let shared = Arc::clone(&self.shared);
-        let mut message = address(&shared, tracker, what);
-        if self.has_limited_users && !self.leave_readable(tracker, &mut message) {
-            return;
-        }
-        if message.is_sum() {
-            let Some(sum) = message.summed_up() else { return };
-            message = sum;
-        }
-        outgoing.told += 1;
-        let is_here = message.client.worker() == self.worker;
-        if !is_here {
-            return outgoing.post(&shared, message);
-        }
-        match self.hand_over(&message) {
-            Handed::Over => {}
-            Handed::Full if message.is_sum() => self.telling.waiting.push(message),
-            Handed::Full => self.telling.waiting.extend(message.summed_up()),
-            Handed::Later | Handed::Elsewhere => outgoing.post(&shared, message),
-        }
-    }
-
-    /// Keeps only the keys in a message that both the client that tracks and the receiver may read;
-    /// returns whether any are left.
-    #[cold]
-    fn leave_readable(&self, tracker: &Tracker, message: &mut Message) -> bool {
-        let user_of = |client: &Client| self.acl.user(client.names().user().as_bytes()).cloned();
-        let users = [user_of(&tracker.client), user_of(&message.client)];
-        let is_readable =
-            |key: &[u8]| users.iter().all(|user| user.as_ref().is_some_and(|it| it.reads_key(key)));
-        match &mut message.what {
-            What::Key(key) => is_readable(key),
-            What::Keys(keys) if keys.iter().all(|key| is_readable(key)) => true,
-            What::Keys(keys) => {
-                *keys = keys.iter().filter(|key| is_readable(key)).cloned().collect();
-                !keys.is_empty()
-            }
-            What::All(_) | What::Sum | What::Broken(_) => true,
-        }
-    }
-
-    /// Delivers the messages that other workers have put into the mailbox.
-    pub fn receive(&mut self, messages: Messages) {
-        self.telling.waiting.extend(messages);
-        self.tell_waiting();
-    }
-
-    /// Delivers waiting messages, as far as that is possible now.
-    pub fn tell_waiting(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let mut outgoing = Outgoing::default();
-        let told_before = self.telling.told_in_turn;
-        let mut waiting = std::mem::take(&mut self.telling.waiting).into_iter();
-        let mut looked_at = 0;
-        while !self.is_told_out(TURN_MESSAGES / 2)
-            && looked_at < LOOKED_AT_MAX
-            && let Some(message) = waiting.next()
-        {
-            looked_at += 1;
-            match self.hand_over(&message) {
-                Handed::Over => {
-                    self.telling.told_in_turn += 1;
-                    shared.tracking().under_way.remove(message.bytes());
-                }
-                Handed::Full if !message.is_sum() => {
-                    shared.tracking().under_way.remove(message.bytes());
-                    self.telling.waiting.extend(message.summed_up());
-                }
-                Handed::Later | Handed::Full => self.telling.waiting.push(message),
-                Handed::Elsewhere if shared.clients().get(message.client.id).is_none() => {
-                    shared.tracking().under_way.remove(message.bytes());
-                }
-                // It is moving from here, or to here.
-                Handed::Elsewhere if message.client.worker() == self.worker => {
-                    self.telling.waiting.push(message);
-                }
-                Handed::Elsewhere => {
-                    shared.tracking().under_way.remove(message.bytes());
-                    outgoing.post(&shared, message);
-                }
+            Handed::Elsewhere => {
+                shared.tracking().under_way.remove(message.bytes());
+                outgoing.post(&shared, message);
             }
         }
-        // Those that had no turn come first in the next one: at once, unless all that this one
-        // looked at wait for their clients.
-        let has_told = self.telling.told_in_turn > told_before;
-        self.telling.has_unhandled = waiting.len() > 0 && (has_told || looked_at == 0);
-        self.charge(Work::keys(looked_at / LOOKED_AT_PER_KEY));
-        let kept = std::mem::take(&mut self.telling.waiting);
-        self.telling.waiting = waiting.chain(kept).collect();
-        self.charge_told(told_before);
-        outgoing.send(&shared);
     }
+    // Those that had no turn come first in the next one: at once, unless all that this one
+    // looked at wait for their clients.
+    let has_told = core.telling.told_in_turn > told_before;
+    core.telling.has_unhandled = waiting.len() > 0 && (has_told || looked_at == 0);
+    core.charge(Work::keys(looked_at / LOOKED_AT_PER_KEY));
+    let kept = std::mem::take(&mut core.telling.waiting);
+    core.telling.waiting = waiting.chain(kept).collect();
+    charge_told(core, told_before);
+    outgoing.send(&shared);
+}
 
-    fn hand_over(&mut self, message: &Message) -> Handed {
-        // The slot that the client has, or had: the connection there may be another client's.
-        let Some(slot) = self.slot_of(&message.client) else { return Handed::Elsewhere };
-        let connection = &mut self.connections[slot];
-        let ProtocolState::Resp(resp) = &connection.protocol_state else { return Handed::Over };
-        if !matches!(connection.ending, Ending::Open | Ending::Resting) {
-            return Handed::Over; // It reads nothing more.
-        }
-        if resp.slices.is_some() {
-            return Handed::Later; // I1.
-        }
-        let is_full = connection.output.unsent_bytes() > self.output_limit_bytes;
-        if is_full || (!message.is_sum() && self.lacks_room()) {
-            return Handed::Full;
-        }
-        self.telling.told_bytes += message.bytes() as u64;
-        if message.is_sum() {
-            message.client.end_sum();
-        }
-        // A client that receives a message counts as active.
-        message.client.set_active(self.now);
-        self.lend_buffer(slot);
-        encode(message, &mut self.connections[slot]);
-        self.touch(slot);
-        Handed::Over
+fn hand_over(core: &mut Core, message: &Message) -> Handed {
+    // The slot that the client has, or had: the connection there may be another client's.
+    let Some(slot) = slot_of(core, &message.client) else { return Handed::Elsewhere };
+    let connection = &mut core.connections[slot];
+    let ProtocolState::Resp(resp) = &connection.protocol_state else { return Handed::Over };
+    if !matches!(connection.ending, Ending::Open | Ending::Resting) {
+        return Handed::Over; // It reads nothing more.
     }
+    if resp.slices.is_some() {
+        return Handed::Later; // I1.
+    }
+    let is_full = connection.output.unsent_bytes() > core.output_limit_bytes;
+    if is_full || (!message.is_sum() && lacks_room(core)) {
+        return Handed::Full;
+    }
+    core.telling.told_bytes += message.bytes() as u64;
+    if message.is_sum() {
+        message.client.end_sum();
+    }
+    // A client that receives a message counts as active.
+    message.client.set_active(core.now);
+    core.lend_buffer(slot);
+    encode(message, &mut core.connections[slot]);
+    core.touch(slot);
+    Handed::Over
+}
 
-    fn slot_of(&self, client: &Client) -> Option<usize> {
-        let slot = client.slot();
-        let connection = self.connections.get(slot)?;
-        (connection.client.id == client.id).then_some(slot)
-    }
+fn slot_of(core: &Core, client: &Client) -> Option<usize> {
+    let slot = client.slot();
+    let connection = core.connections.get(slot)?;
+    (connection.client.id == client.id).then_some(slot)
+}
 
-    /// A client that received messages for others has disconnected: notifies those others.
-    #[cold]
-    pub fn tell_of_end(&mut self, client_id: u64) {
-        let shared = Arc::clone(&self.shared);
-        let mut outgoing = Outgoing::default();
-        for tracker in shared.tracking().trackers() {
-            if tracker.redirect == Some(client_id) && tracker.client.id != client_id {
-                // The target is in no list any more: its end is the message.
-                self.tell_one(&tracker, What::Broken(client_id), &mut outgoing);
-            }
+/// A client that received messages for others has disconnected: notifies those others.
+#[cold]
+pub fn send_end(core: &mut Core, client_id: u64) {
+    let shared = Arc::clone(&core.shared);
+    let mut outgoing = Outgoing::default();
+    for tracker in shared.tracking().trackers() {
+        if tracker.redirect == Some(client_id) && tracker.client.id != client_id {
+            // The target is in no list any more: its end is the message.
+            tell_one(core, &tracker, What::Broken(client_id), &mut outgoing);
         }
-        outgoing.send(&shared);
     }
+    outgoing.send(&shared);
 }
 
 /// Encodes the message for its client; false: nothing, because its protocol has no way to

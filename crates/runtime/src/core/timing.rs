@@ -105,10 +105,11 @@ pub fn ran_alone(core: &mut Core, slot: usize, index: CommandIndex, began: Insta
     core.timing.alone_in_batch += took;
     core.counters().spent_ns[index.position()].add(nanoseconds(took));
     let shared = &core.shared;
-    if shared.latency_monitor().threshold().is_some_and(|threshold| took >= threshold) {
-        shared.latency_monitor().add(Kind::Command, core.now, took);
+    if shared.observations().latency_monitor.threshold().is_some_and(|threshold| took >= threshold)
+    {
+        shared.observations().latency_monitor.add(Kind::Command, core.now, took);
     }
-    if shared.slow_log().threshold().is_some_and(|threshold| took >= threshold) {
+    if shared.observations().slow_log.threshold().is_some_and(|threshold| took >= threshold) {
         log_alone(core, slot, took, raw);
     }
 }
@@ -122,7 +123,7 @@ fn log_alone(core: &Core, slot: usize, took: Duration, raw: &[u8]) {
         return;
     };
     let args = cut_args(value.iter(), 0);
-    core.shared.slow_log().add(&connection.client, core.now, took, args);
+    core.shared.observations().slow_log.add(&connection.client, core.now, took, args);
 }
 
 /// The commands of one gathering.
@@ -161,7 +162,7 @@ impl<'a> Batch<'a> {
             return;
         };
         let args = cut_args(value.iter(), self.count - 1);
-        core.shared.slow_log().add(&connection.client, core.now, took, args);
+        core.shared.observations().slow_log.add(&connection.client, core.now, took, args);
     }
 }
 

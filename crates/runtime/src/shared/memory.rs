@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use base::ByteSize;
+use budget::BufferBudget;
 use budget::memory::MemoryPlan;
 use config::Config;
 use host::heap;
@@ -34,7 +35,9 @@ fn kept_free_bytes(memory_bytes: u64) -> u64 {
 
 /// The cap, and how often it was changed.
 #[derive(Debug)]
-pub(super) struct LiveMemory {
+pub struct LiveMemory {
+    /// The plan of the start.
+    plan: MemoryPlan,
     memory_bytes: AtomicU64,
     /// I2.
     changing: Mutex<()>,
@@ -58,13 +61,37 @@ struct CapBounds {
 }
 
 impl LiveMemory {
-    pub(super) fn new(memory_bytes: u64) -> LiveMemory {
+    pub(super) fn new(memory_bytes: u64, plan: MemoryPlan) -> LiveMemory {
         heap::keep_free(kept_free_bytes(memory_bytes));
         LiveMemory {
+            plan,
             memory_bytes: AtomicU64::new(memory_bytes),
             changing: Mutex::new(()),
             changed_count: AtomicU64::new(0),
             refused_count: AtomicU64::new(0),
+        }
+    }
+
+    /// How the memory was divided at the start; [`Shared::memory_bytes`] is the present cap.
+    pub fn plan(&self) -> &MemoryPlan {
+        &self.plan
+    }
+
+    /// Changes of the cap, and refused ones.
+    pub fn changes(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.changed_count), count(&self.refused_count))
+    }
+
+    fn cap_bounds(&self, bounds: SizeBounds, budget: &BufferBudget) -> CapBounds {
+        let limits = MemoryLimits::detect();
+        let reachable_bytes = Usage::now().resident_bytes.saturating_add(limits.spare_bytes());
+        CapBounds {
+            least: self.plan.least_cap_bytes(bounds.least_bytes),
+            for_items: self.plan.least_cap_bytes(bounds.items_bytes),
+            for_clients: self.plan.least_cap_of(|plan| budget.fits_in(plan.limits())),
+            room: self.plan.most_cap_bytes(bounds.most_bytes),
+            machine: limits.memory_max_bytes().min(reachable_bytes) >> 20 << 20,
         }
     }
 }
@@ -141,10 +168,9 @@ impl Shared {
         self.memory.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes of the cap, and refused ones.
-    pub fn memory_changes(&self) -> (u64, u64) {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (count(&self.memory.changed_count), count(&self.memory.refused_count))
+    /// The cap's plan and its changes.
+    pub fn memory(&self) -> &LiveMemory {
+        &self.memory
     }
 
     /// Checks whether the server could have this cap now; the error names a cap that would be
@@ -155,7 +181,11 @@ impl Shared {
         } else {
             match self.store.size_bounds() {
                 None => Some(fixed_reason(&self.config, &self.store)),
-                Some(bounds) => refusal(bytes, self.memory_bytes(), self.cap_bounds(bounds)),
+                Some(bounds) => refusal(
+                    bytes,
+                    self.memory_bytes(),
+                    self.memory.cap_bounds(bounds, &self.budget),
+                ),
             }
         };
         match refused {
@@ -167,18 +197,6 @@ impl Shared {
         }
     }
 
-    fn cap_bounds(&self, bounds: SizeBounds) -> CapBounds {
-        let limits = MemoryLimits::detect();
-        let reachable_bytes = Usage::now().resident_bytes.saturating_add(limits.spare_bytes());
-        CapBounds {
-            least: self.plan.least_cap_bytes(bounds.least_bytes),
-            for_items: self.plan.least_cap_bytes(bounds.items_bytes),
-            for_clients: self.plan.least_cap_of(|plan| self.budget.fits_in(plan.limits())),
-            room: self.plan.most_cap_bytes(bounds.most_bytes),
-            machine: limits.memory_max_bytes().min(reachable_bytes) >> 20 << 20,
-        }
-    }
-
     /// Changes the cap. Returns at once, from any thread: workers give up surplus memory between
     /// their requests, while clients are served.
     pub fn set_memory(&self, bytes: u64) -> Result<(), String> {
@@ -187,7 +205,7 @@ impl Shared {
         if bytes == self.memory_bytes() {
             return Ok(());
         }
-        let plan = self.plan.resized(bytes).ok_or("the parts of the memory do not fit")?;
+        let plan = self.memory.plan.resized(bytes).ok_or("the parts of the memory do not fit")?;
         self.store.resize(plan.store_bytes()).map_err(|error| error.to_string())?;
         self.budget.follow(plan.limits());
         heap::keep_free(kept_free_bytes(bytes));
@@ -256,12 +274,12 @@ mod tests {
         let buffers_bytes = shared.buffer_budget().limit_bytes();
         let reason = shared.set_memory(16 * MIB).unwrap_err();
         assert!(reason.contains("16MiB is too little"), "{reason}");
-        assert_eq!(shared.memory_changes(), (0, 1));
+        assert_eq!(shared.memory().changes(), (0, 1));
         shared.set_memory(256 * MIB).unwrap();
         let fresh =
             MemoryPlan::new(256 * MIB, MIB, budget::memory::IndexGrowth::WithItems).unwrap();
         assert_eq!(shared.buffer_budget().limit_bytes(), fresh.buffers_bytes);
-        assert_eq!((shared.memory_bytes(), shared.memory_changes()), (256 * MIB, (1, 1)));
+        assert_eq!((shared.memory_bytes(), shared.memory().changes()), (256 * MIB, (1, 1)));
         shared.set_memory(128 * MIB).unwrap();
         assert_eq!(shared.buffer_budget().limit_bytes(), buffers_bytes);
     }
@@ -291,7 +309,7 @@ mod tests {
                     let memory_bytes = memory_mib * MIB;
                     let base = Config { memory_bytes, threads, index, ..Config::default() };
                     let shared = Shared::new(Config { write_policy, dispatch, ..base });
-                    let plan = shared.memory_plan();
+                    let plan = shared.memory().plan();
                     let sum_bytes = plan.store_bytes()
                         + plan.buffers_bytes
                         + plan.forwardings_bytes

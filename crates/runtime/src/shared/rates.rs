@@ -48,19 +48,14 @@ impl Shared {
     /// Counts from zero again, as CONFIG RESETSTAT does.
     pub fn reset_totals(&self) {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.totals();
-        let store = self.store_stats();
+        let store = self.store.stats();
         *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner) = store;
-        self.event_stream().prefixes.reset();
+        self.observations.event_stream.prefixes.reset();
         let taken = |index| Some((index, self.durations(index)?));
         self.observations.reset_durations((0..CommandIndex::COUNT).filter_map(taken));
     }
 
-    /// Commands per second, averaged since the last call that was at least 250 ms ago.
-    pub fn calls_per_second(&self) -> u64 {
-        self.rates().calls
-    }
-
-    /// Rates per second, averaged as [`Shared::calls_per_second`] is.
+    /// Rates per second, averaged since the last call that was at least 250 ms ago.
     pub fn rates(&self) -> Rates {
         let mut sample = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = sample.at.elapsed();
@@ -88,7 +83,7 @@ impl Shared {
     /// Items that expired, and that were evicted, since the totals were reset.
     pub fn gone_since_reset(&self) -> (u64, u64) {
         let (now, then) = (
-            self.store_stats(),
+            self.store.stats(),
             *self.store_baseline.lock().unwrap_or_else(PoisonError::into_inner),
         );
         let evicted = |stats: &StoreStats| stats.evicted_by_log + stats.evicted_by_index;

@@ -1,13 +1,8 @@
 //! Access control: users, certificates, and their files, which can be read again while the server
 //! runs.
 
-use std::net::SocketAddr;
-
-use config::StartError;
-use counters::AdminCounters;
 use sessions::acl::{Acl, OVERRULED};
 use sessions::doors::{Answers, State};
-use sessions::logins::Logins;
 use sessions::memcached_users::Users;
 use sessions::tls::Certificates;
 
@@ -21,11 +16,6 @@ impl Shared {
     pub fn set_users(&self, users: Users) {
         // Set once, at the start.
         let _ = self.users.set(users);
-    }
-
-    /// Reads the users of the memcached port again; None: there is no file of them.
-    pub fn reload_auth_file(&self) -> Option<Result<(), StartError>> {
-        self.users().map(Users::reload)
     }
 
     /// The users of the memcached port, if there is a file of them.
@@ -56,24 +46,9 @@ impl Shared {
         self.tls.as_ref()
     }
 
-    /// The counts of refusals at the admin port.
-    pub fn admin_counters(&self) -> &AdminCounters {
-        &self.observations.admin
-    }
-
     /// The users of the RESP port.
     pub fn acl(&self) -> &Acl {
         &self.acl
-    }
-
-    /// Failed logins, by address.
-    pub fn logins(&self) -> &Logins {
-        &self.acl.logins
-    }
-
-    /// Sets the ports of TLS, once they are resolved.
-    pub fn set_tls_addresses(&mut self, resp: Option<SocketAddr>, memcached: Option<SocketAddr>) {
-        (self.config.tls_resp, self.config.tls_memcached) = (resp, memcached);
     }
 
     /// Reads certificates and the users of the RESP port again, each by itself: a wrong file

@@ -148,8 +148,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
             .map_err(|source| StartError::System { what: "start the thread of syncs", source })?,
         None => Syncing::default(),
     };
-    shared.set_cluster(Arc::clone(&view));
-    shared.set_control_channel(Arc::new(channel));
+    shared.set_cluster(Arc::clone(&view), Some(Arc::new(channel)));
     let digest = match config.digest_threads {
         0 => String::new(),
         count => format!(", {count} digest threads"),

@@ -56,7 +56,7 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
         if is_over(&decision_log) {
             break;
         }
-        let plan = shared.role_plan();
+        let plan = shared.roles().plan();
         plans.insert((plan.threads, plan.dispatchers));
         let rps = if plan.dispatchers == 3 { 2_000_000 } else { 1_000_000 };
         observed.request_count += rps * sleep.as_micros() as u64 / 1_000_000;
@@ -71,7 +71,7 @@ fn what_a_search_finds_is_what_the_threads_of_a_server_do() {
     assert!(changes[1].starts_with("from run to completion"), "{changes:?}");
     assert!(changes[1].contains("to 1 memory-resident thread"), "{changes:?}");
     assert!(plans.len() >= 3, "only {plans:?} were tried");
-    let plan = shared.role_plan();
+    let plan = shared.roles().plan();
     assert_eq!((plan.threads, plan.dispatchers), (4, 3));
     assert!(shared.totals().forwardings.role_changes > 0);
 }

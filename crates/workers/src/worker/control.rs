@@ -7,6 +7,7 @@ use dispatch::sizes::DRAWN_PER_LOOK;
 use host::poller::{Poller, Ready};
 use host::process::random_u64;
 use runtime::connection::Ending;
+use runtime::core::tell;
 use runtime::engine::Home;
 use runtime::mailbox::Control;
 use store::{Condition, Expiry, Item, Op, Outcome, Pins, Request, Set, Sink};
@@ -66,7 +67,7 @@ pub(super) fn take<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
             }
             Control::Feed { client_id, lines } => feed(worker, client_id, &lines),
             Control::Events { client_id, lines } => events::show(worker, client_id, &lines),
-            Control::Track(messages) => worker.core.receive(messages),
+            Control::Track(messages) => tell::receive(&mut worker.core, messages),
             Control::Adopt(guest) => native::adopt_shm(worker, *guest),
             Control::MoveShm(client) => {
                 worker.roles.shm_arrivals.push(client);
@@ -85,7 +86,7 @@ pub(super) fn take<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     if kill_count == KILLS_PER_TURN {
         mailbox.waker.wake(); // The others are closed in later turns.
     }
-    if shared.is_stopping() {
+    if shared.run().is_stopping() {
         start_draining(worker);
     }
 }
@@ -98,7 +99,7 @@ fn probe<E: Home, P: Poller>(worker: &mut Worker<E, P>) -> bool {
         return view.may_answer(replication::cluster::clock::now().ns);
     }
     // A key that no client writes: it starts with a zero byte and names the run.
-    let key = format!("\0probe:{}:{}", worker.core.shared.run_id(), worker.core.worker.index());
+    let key = format!("\0probe:{}:{}", worker.core.shared.run().id(), worker.core.worker.index());
     let (key, hash) = (key.as_bytes(), worker.core.hash(key.as_bytes()));
     let set = Set {
         value: PROBE_VALUE,
@@ -151,7 +152,7 @@ pub(super) fn slot_of<E: Home, P: Poller>(worker: &Worker<E, P>, client_id: u64)
 
 /// Sends MONITOR lines to a client; a client that has not read the earlier ones is cut off.
 fn feed<E: Home, P: Poller>(worker: &mut Worker<E, P>, client_id: u64, lines: &str) {
-    worker.core.shared.monitors().under_way.remove(lines.len());
+    worker.core.shared.observations().monitors.under_way.remove(lines.len());
     worker.core.charge(Work::messages(1));
     // Commands executed after a change of its rights are not shown to it: acl A2.
     worker.core.renew_passes();

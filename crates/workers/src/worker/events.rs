@@ -16,7 +16,7 @@ use super::{Worker, control};
 /// Takes up the topics of all subscribers. Called when a round begins.
 #[inline]
 pub(super) fn look_at_topics<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
-    let topics = worker.core.shared.event_stream().topics();
+    let topics = worker.core.shared.observations().event_stream.topics();
     if topics != worker.core.event_topics {
         set_topics(worker, topics);
     }
@@ -32,7 +32,7 @@ fn set_topics<E: Home, P: Poller>(worker: &mut Worker<E, P>, topics: EventTopics
 /// Sends the round's lines to the subscribers. Called when a round ends.
 #[inline]
 pub(super) fn send<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
-    if worker.core.shared.event_stream().topics() != EventTopics::NONE {
+    if worker.core.shared.observations().event_stream.topics() != EventTopics::NONE {
         send_lines(worker);
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn send<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
 fn send_lines<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     let core = &mut worker.core;
     let (shared, now) = (&core.shared, core.now);
-    let (lines, stream) = (&mut core.lines, shared.event_stream());
+    let (lines, stream) = (&mut core.lines, &shared.observations().event_stream);
     let session = worker.engine.own_session();
     let lost = session.take_evicted(|evicted| lines.add_eviction(stream, now, evicted));
     lines.lose(lost);
@@ -60,8 +60,12 @@ pub(super) fn show_connection<E: Home, P: Poller>(
     client: &Client,
     closed: Option<&str>,
 ) {
-    if worker.core.shared.event_stream().topics().has(EventTopics::CONNECTIONS) {
-        worker.core.lines.add_connection(worker.core.shared.event_stream(), client, closed);
+    if worker.core.shared.observations().event_stream.topics().has(EventTopics::CONNECTIONS) {
+        worker.core.lines.add_connection(
+            &worker.core.shared.observations().event_stream,
+            client,
+            closed,
+        );
     }
 }
 
@@ -71,13 +75,13 @@ pub(super) fn show<E: Home, P: Poller>(
     client_id: u64,
     lines: &EventLines,
 ) {
-    worker.core.shared.event_stream().under_way.remove(lines.text.len());
+    worker.core.shared.observations().event_stream.under_way.remove(lines.text.len());
     worker.core.renew_passes(); // As MONITOR: acl A2.
     worker.core.charge(Work::messages(1));
     let slot = control::slot_of(worker, client_id);
     let open = slot.filter(|slot| !worker.core.connections[*slot].is_closing());
     let Some(slot) = open else {
-        return worker.core.shared.event_stream().counts.skip_sent(lines.count);
+        return worker.core.shared.observations().event_stream.counts.skip_sent(lines.count);
     };
     let limit_bytes = worker.core.output_limit_bytes;
     worker.core.lend_buffer(slot);
@@ -86,7 +90,7 @@ pub(super) fn show<E: Home, P: Poller>(
     memcached.skipped_lines += lines.lost + connection.client.take_lost_lines();
     if connection.output.unsent_bytes() + lines.text.len() > limit_bytes {
         memcached.skipped_lines += lines.count;
-        worker.core.shared.event_stream().counts.skip_sent(lines.count);
+        worker.core.shared.observations().event_stream.counts.skip_sent(lines.count);
     } else {
         let skipped = std::mem::take(&mut memcached.skipped_lines);
         connection.output.append(|out| {

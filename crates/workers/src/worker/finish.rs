@@ -11,6 +11,7 @@ use host::poller::{Interest, Poller};
 use replication::cluster;
 use replication::durable::Passage;
 use runtime::connection::{Connection, Ending, Framing, ProtocolState};
+use runtime::core::tell;
 use runtime::engine::Home;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -202,7 +203,7 @@ fn finish<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
         return udp::finish_exchange(worker, slot);
     }
     let sender = if E::ROUTES { lend::sender_of(worker, slot) } else { Sender::Own };
-    let long_bytes_max = worker.core.send_bytes_max();
+    let long_bytes_max = worker.core.turn.send_bytes_max();
     let Some(connection) = worker.core.connections.get_mut(slot) else { return };
     connection.is_touched = false;
     let mut is_blocked = sender != Sender::Own;
@@ -310,11 +311,11 @@ pub(super) fn close<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) 
     worker.engine.abandon(&mut worker.core, &mut connection.awaiting);
     worker.core.ledger.rebook(&mut connection.booked, Books::default());
     worker.core.shared.clients().remove(connection.client.id);
-    worker.core.shared.monitors().remove(connection.client.id);
-    worker.core.shared.event_stream().remove(connection.client.id);
+    worker.core.shared.observations().monitors.remove(connection.client.id);
+    worker.core.shared.observations().event_stream.remove(connection.client.id);
     worker.core.shared.tracking().forget(connection.client.id);
     if worker.core.is_tracked {
-        worker.core.tell_of_end(connection.client.id);
+        tell::send_end(&mut worker.core, connection.client.id);
     }
     if connection.ending != Ending::Now
         && let Some(tls) = &mut connection.tls

@@ -104,6 +104,6 @@ fn is_idle<E: Home, P: Poller>(worker: &Worker<E, P>, connection: &Connection) -
         && connection.exchange.is_none()
         && worker.core.pauses.current().is_none()
         && !connection.client.is_subscribed()
-        && !worker.core.shared.monitors().has(connection.client.id)
-        && !worker.core.shared.event_stream().has(connection.client.id)
+        && !worker.core.shared.observations().monitors.has(connection.client.id)
+        && !worker.core.shared.observations().event_stream.has(connection.client.id)
 }

@@ -76,17 +76,17 @@ impl KeySamples {
 /// the time of its batches, if known.
 #[inline]
 pub(super) fn feed<E: Home, P: Poller>(worker: &mut Worker<E, P>, took: Option<Duration>) {
-    if worker.core.shared.monitors().is_any() | worker.key_samples.is_due {
+    if worker.core.shared.observations().monitors.is_any() | worker.key_samples.is_due {
         show_gathering(worker, took);
     }
 }
 
 #[cold]
 fn show_gathering<E: Home, P: Poller>(worker: &mut Worker<E, P>, took: Option<Duration>) {
-    if worker.core.shared.monitors().has_any() {
+    if worker.core.shared.observations().monitors.has_any() {
         show_monitors(worker);
     }
-    if worker.core.shared.monitors().counts_keys() {
+    if worker.core.shared.observations().monitors.counts_keys() {
         count_keys(worker, took);
     }
     worker.key_samples.look(&worker.core, &worker.regions);
@@ -107,21 +107,24 @@ fn show_monitors<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     read_bytes += feed.len_bytes();
     let shared = Arc::clone(&worker.core.shared);
     worker.core.charge(Work::bytes(read_bytes as u64));
-    feed.send((shared.monitors(), shared.buffer_budget()), |client, lines| match lines {
-        Some(lines) => {
-            let feed = Control::Feed { client_id: client.id, lines };
-            shared.send(client.worker().index(), feed);
-        }
-        None => shared.kill_client(client),
-    });
+    feed.send(
+        (&shared.observations().monitors, shared.buffer_budget()),
+        |client, lines| match lines {
+            Some(lines) => {
+                let feed = Control::Feed { client_id: client.id, lines };
+                shared.send(client.worker().index(), feed);
+            }
+            None => shared.kill_client(client),
+        },
+    );
 }
 
 fn count_keys<E: Home, P: Poller>(worker: &mut Worker<E, P>, took: Option<Duration>) {
     let took = took.unwrap_or_else(|| slow::time_batches(worker));
     let (core, shared) = (&worker.core, &worker.core.shared);
-    let session = shared.hot_sessions().latest();
+    let session = shared.observations().hot_sessions.latest();
     let Some(session) = session.filter(|session| session.is_active(core.now)) else {
-        return shared.monitors().count_keys(false);
+        return shared.observations().monitors.count_keys(false);
     };
     let (mut commands, mut read) = (Vec::new(), Vec::new());
     for (slot, taken) in worker.regions.taken() {

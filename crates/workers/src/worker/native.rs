@@ -49,7 +49,7 @@ fn admit_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
             Ok(None) => return,
             Ok(Some(None)) => {}
             Ok(Some(Some(guest))) => {
-                let worker_count = worker.core.shared.role_plan().dispatchers;
+                let worker_count = worker.core.shared.roles().plan().dispatchers;
                 let target = door.next_worker(worker_count);
                 if target == worker.core.worker.index() {
                     adopt_shm(worker, guest);

@@ -60,9 +60,9 @@ pub(super) fn put_in_order<E: Home, P: Poller>(
     ready: &mut [Ready],
     resumable: &mut [usize],
 ) {
-    if worker.core.take_left_unread() {
+    if worker.core.turn.take_left_unread() {
         // W5: the first one to be read changes from turn to turn.
-        let first = worker.core.turn() as usize % ready.len().max(1);
+        let first = worker.core.turn.number() as usize % ready.len().max(1);
         ready.rotate_left(first);
     }
     ready.sort_by_key(|event| is_slow(worker, event.token));
@@ -80,7 +80,7 @@ pub(super) fn put_in_order<E: Home, P: Poller>(
 }
 
 fn is_slow_first<E: Home, P: Poller>(worker: &Worker<E, P>) -> bool {
-    worker.core.turn().is_multiple_of(2)
+    worker.core.turn.number().is_multiple_of(2)
 }
 
 /// Whether a token is that of a connection with large requests.
@@ -230,7 +230,7 @@ fn read_own<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
 
 /// Bytes that a turn may read into an own buffer (K16, W5); `None`: nothing now.
 pub(super) fn own_bytes_max<E: Home, P: Poller>(worker: &mut Worker<E, P>) -> Option<usize> {
-    match worker.core.read_bytes_max() {
+    match worker.core.turn.read_bytes_max() {
         // A connection that is read a last time has no later turn.
         0 if worker.is_draining => Some(READ_BYTES_MAX),
         0 => None,
@@ -248,7 +248,7 @@ pub(super) fn end_own_read<E: Home, P: Poller>(
     let count = connection.input.held.len() - len_before;
     if count > 0 {
         connection.client.set_active(worker.core.now);
-        worker.core.note_read_long(count);
+        worker.core.turn.note_read_long(count);
     }
     let input = &mut worker.core.connections[slot].input;
     if input.held.len() >= input.need_bytes {

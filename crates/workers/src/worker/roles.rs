@@ -204,7 +204,7 @@ fn hand_over<E: Home, P: Poller>(
 /// The workers that poll under the latest plan; while the server drains, those that poll under
 /// every plan.
 pub(super) fn dispatchers_now<E: Home, P: Poller>(worker: &Worker<E, P>) -> Range<usize> {
-    0..if worker.is_draining { 1 } else { worker.core.shared.role_plan().dispatchers }
+    0..if worker.is_draining { 1 } else { worker.core.shared.roles().plan().dispatchers }
 }
 
 fn send_on<E: Home, P: Poller>(

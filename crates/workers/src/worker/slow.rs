@@ -14,8 +14,8 @@ use super::Worker;
 /// gathering, unless the settings call nothing slow. Returns their time, if it was measured.
 pub(super) fn look<E: Home, P: Poller>(worker: &mut Worker<E, P>) -> Option<Duration> {
     let shared = &worker.core.shared;
-    let slow = shared.slow_log().threshold();
-    let monitored = shared.latency_monitor().threshold();
+    let slow = shared.observations().slow_log.threshold();
+    let monitored = shared.observations().latency_monitor.threshold();
     let least = slow.into_iter().chain(monitored).min()?;
     let took = time_batches(worker);
     if took >= least {
@@ -42,10 +42,11 @@ fn note_slow_batch<E: Home, P: Poller>(worker: &Worker<E, P>, took: Duration) {
             batch.add(slot, taken);
         }
     }
-    if shared.latency_monitor().threshold().is_some_and(|threshold| took >= threshold) {
-        shared.latency_monitor().add(Kind::Batch, core.now, took);
+    if shared.observations().latency_monitor.threshold().is_some_and(|threshold| took >= threshold)
+    {
+        shared.observations().latency_monitor.add(Kind::Batch, core.now, took);
     }
-    if shared.slow_log().threshold().is_some_and(|threshold| took >= threshold) {
+    if shared.observations().slow_log.threshold().is_some_and(|threshold| took >= threshold) {
         batch.log(core, took);
     }
 }

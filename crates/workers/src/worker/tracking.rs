@@ -8,6 +8,7 @@
 //!     next ones.
 
 use host::poller::Poller;
+use runtime::core::tell;
 use runtime::engine::Home;
 use sessions::tracking::is_on;
 
@@ -21,10 +22,10 @@ pub(super) fn look_at_trackers<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     }
     worker.core.telling.begin_turn();
     if worker.core.telling.is_waiting() {
-        worker.core.tell_waiting();
+        tell::send_waiting(&mut worker.core);
     }
     if worker.core.telling.has_more() {
-        worker.core.tell_late();
+        tell::send_late(&mut worker.core);
     }
 }
 
@@ -51,7 +52,7 @@ pub(super) fn tell_changes<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
 #[cold]
 fn tell_changes_now<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     worker.engine.own_session().take_changes(&mut worker.core.telling.changes);
-    worker.core.look_up_changes(None);
-    worker.core.tell();
-    worker.core.tell_broadcast();
+    tell::look_up(&mut worker.core, None);
+    tell::send(&mut worker.core);
+    tell::send_broadcast(&mut worker.core);
 }

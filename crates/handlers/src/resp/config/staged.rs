@@ -183,16 +183,16 @@ impl<'a> Staged<'a> {
             shared.wake_all();
         }
         if let Some(us) = self.slow_log_us {
-            shared.slow_log().set_threshold_us(us);
+            shared.observations().slow_log.set_threshold_us(us);
         }
         if let Some(len_max) = self.slow_log_len_max {
-            shared.slow_log().set_len_max(len_max);
+            shared.observations().slow_log.set_len_max(len_max);
         }
         if let Some(keys_max) = self.tracking_keys_max {
             shared.tracking().set_keys_max(keys_max);
         }
         if let Some(ms) = self.latency_monitor_ms {
-            shared.latency_monitor().set_threshold_ms(ms);
+            shared.observations().latency_monitor.set_threshold_ms(ms);
         }
         if let Some(level) = self.log_level {
             shared.live().set_log_level(level);
@@ -300,7 +300,7 @@ fn hot_set(shared: &Shared, value: &[u8]) -> Result<HotSetSize, Reason> {
         ),
     };
     let started_with = shared.config().hot_set;
-    let is_read = shared.hot_keys().is_some() && shared.layers().is_routed;
+    let is_read = shared.hot_keys().is_some() && shared.roles().layers().is_routed;
     if is_read || size == started_with {
         return Ok(size);
     }

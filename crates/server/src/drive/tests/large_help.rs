@@ -45,7 +45,7 @@ fn planned(write_policy: WritePolicy, change: impl FnOnce(&mut Config)) -> Bench
         counted.record(300_000);
         sizes.end_epoch(shared.size_counts());
     }
-    let (plan, workers) = (sizes.plan(), shared.layers().start.executors);
+    let (plan, workers) = (sizes.plan(), shared.roles().layers().start.executors);
     assert_eq!((plan.small_workers, plan.large_workers()), (workers - 1, 1), "{plan:?}");
     drop(client);
     bench.settle();
