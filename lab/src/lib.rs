@@ -1,4 +1,5 @@
-//! The papers' figures: the policies on 64 or 240 cores, which our machines do not have.
+//! The papers' figures: the policies on 64 or 240 cores, which our machines do not have; and
+//! comparisons with peers on this machine (`comparisons`).
 //!
 //! ```text
 //!  workload (arrivals, keys, sizes) ─▶ model ─▶ latencies ─▶ figure (CSV, SVG, text)
@@ -24,6 +25,7 @@
 
 pub mod c4;
 pub mod c4_hot;
+pub mod comparisons;
 pub mod figure;
 pub mod figures;
 pub mod joint;

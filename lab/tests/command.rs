@@ -64,6 +64,19 @@ fn help_and_list_name_every_figure() {
 }
 
 #[test]
+fn comparisons_are_listed_and_have_flags_of_their_own() {
+    let help = text(&run(&["--help"]).stdout);
+    let names =
+        ["peers", "cache", "store", "joined", "presets", "costs", "cold-start", "replication"];
+    for name in names {
+        assert!(help.contains(&format!("\n  {name} ")), "{name}: {help}");
+        let own = text(&run(&[name, "--help"]).stdout);
+        assert!(own.contains("--repetitions") || name == "cache", "{name}: {own}");
+    }
+    check_usage(&["peers", "--speed", "9"], &["--speed"]);
+}
+
+#[test]
 fn the_list_of_figures_in_the_documentation_is_complete() {
     let page = include_str!("../../docs/figures.md");
     let list = text(&run(&["list"]).stdout);

@@ -30,6 +30,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use steps::target;
 
 use door::Door;
 use server::Binary;
@@ -85,8 +86,7 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
         }
         return Ok(true);
     }
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    let path = args.binary.clone().unwrap_or_else(|| target.join("debug/dovetail"));
+    let path = args.binary.clone().unwrap_or_else(|| target(root).join("debug/dovetail"));
     let at_once = args.at_once.unwrap_or(if args.quick { 2 } else { 1 }).clamp(1, 16);
     let connections_max = limits::raise(at_once);
     let binary = Binary::new(&path, args.threads)?;

@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::step::{Report, Step};
+use steps::{Report, Step, programs, server_step, target};
 
 /// Servers that route: two layers, owners of keys, changing writers, and the tightest useful bound.
 /// A short pass uses the first.
@@ -47,7 +47,7 @@ pub struct Args {
 /// Builds the binary and runs all clients against it; returns true if no test failed.
 pub fn run(root: &Path, args: &Args) -> bool {
     let mut report = Report::default();
-    let mut is_good = report.take(&binary_step(), root);
+    let mut is_good = report.take(&server_step(), root);
     if is_good {
         let clients = prepare(root, Profile::Release);
         clients.skipped.into_iter().for_each(|reason| report.skip(reason));
@@ -58,11 +58,6 @@ pub fn run(root: &Path, args: &Args) -> bool {
     }
     report.finish();
     is_good
-}
-
-/// The binary that the tests start.
-pub fn binary_step() -> Step {
-    Step::new("binary", "cargo build --release --locked -p dovetail")
 }
 
 /// The variable with the flags of the tests' servers.
@@ -101,7 +96,7 @@ pub struct Clients {
 /// Installs what is missing.
 pub fn prepare(root: &Path, profile: Profile) -> Clients {
     let mut clients = Clients::default();
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let target = target(root);
     let binary = profile.binary(&target).display().to_string();
     let servers = [
         ("redis-server", "redis-server"),
@@ -139,7 +134,7 @@ pub fn prepare(root: &Path, profile: Profile) -> Clients {
 fn debian_packages(wanted: &[(&str, &str)]) -> Result<(), String> {
     let missing: Vec<&str> = wanted
         .iter()
-        .filter(|(program, _)| !succeeds("which", &[program]))
+        .filter(|(program, _)| !programs::is_installed(program))
         .map(|(_, package)| *package)
         .collect();
     if missing.is_empty() {
@@ -189,7 +184,7 @@ fn go(root: &Path) -> Result<Step, String> {
     if !module.join("go.mod").is_file() {
         return Err(format!("{} has no go.mod", module.display()));
     }
-    if !succeeds("go", &["version"]) {
+    if !programs::succeeds("go", &["version"]) {
         return Err("the program `go` is not there".to_owned());
     }
     let mut download = Command::new("go");
@@ -200,7 +195,7 @@ fn go(root: &Path) -> Result<Step, String> {
     Ok(Step::new("go clients", "go test -count=1 -v ./...").inside(module))
 }
 
-/// Runs quietly; a missing program counts as a failure.
+/// Runs an installation, whose errors are shown; a missing program counts as a failure.
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");

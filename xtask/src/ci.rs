@@ -1,9 +1,10 @@
 //! `cargo xtask ci` and `test`: the steps in order, and the tally as the last line.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use steps::{Report, Step, target};
 
 use crate::blackbox::{self, Profile};
-use crate::step::{Report, Step};
 
 /// The extent of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +63,6 @@ fn attack_step(root: &Path) -> Step {
     let binary = Profile::Dev.binary(&target(root)).display().to_string();
     let line = "cargo run --quiet --locked --package xtask -- attack --quick";
     Step::new("attack", line).and(&["--binary", &binary])
-}
-
-/// Where cargo builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into)
 }
 
 /// Cheap steps first, so that a slip is seen early; tests before lints, so that they always run.

@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use steps::Step;
 
 use crate::emulated::initramfs::Initramfs;
 use crate::emulated::machine::Boot;
 use crate::emulated::{Needs, add_tests, machine, packages, tests};
-use crate::step::Step;
 
 const NEEDS: Needs = Needs {
     what: "the log on persistent memory",

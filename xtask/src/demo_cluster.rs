@@ -40,8 +40,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use steps::{server_binary, target};
 
-use crate::blackbox;
 use crate::zookeeper;
 use crew::{Crew, Plan};
 use dice::Dice;
@@ -160,14 +160,7 @@ pub fn run(root: &Path, args: &Args) -> Result<bool> {
 }
 
 fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    let binary = match &args.binary {
-        Some(binary) => binary.clone(),
-        None => {
-            anyhow::ensure!(blackbox::binary_step().run(root), "the program does not build");
-            target.join("release/dovetail")
-        }
-    };
+    let binary = args.binary.clone().map_or_else(|| server_binary(root), Ok)?;
     let jars = match args.file {
         true => None,
         false => match zookeeper::jars(root) {
@@ -179,7 +172,7 @@ fn plan(root: &Path, args: &Args, seed: u64) -> Result<Plan> {
             }
         },
     };
-    let folder = target.join(format!("demo-cluster/{seed}-{}", std::process::id()));
+    let folder = target(root).join(format!("demo-cluster/{seed}-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let (folder, binary) = (folder.canonicalize()?, binary.canonicalize()?);
     let Args { servers, shards, lease, .. } = args.clone();

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use steps::target;
 
 use self::initramfs::Initramfs;
 use self::packages::Kernel;
@@ -33,9 +34,7 @@ pub struct Needs {
 impl Needs {
     /// The directory for the unpacked kernel and the machine's files.
     pub fn folder(&self, root: &Path) -> PathBuf {
-        let target =
-            std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-        target.join(self.command.trim_start_matches("test-"))
+        target(root).join(self.command.trim_start_matches("test-"))
     }
 
     /// The modules in their order, and a list of them that `init` reads.

@@ -17,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use steps::programs;
 
 /// Connections, and requests that each sends at a time.
 const CONNECTIONS: usize = 4;
@@ -93,8 +94,8 @@ fn command(words: &[&[u8]]) -> Vec<u8> {
 
 /// Prints a table.
 pub fn run(root: &Path, args: &Args) -> Result<()> {
-    let has_valgrind = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
-    ensure!(has_valgrind.is_ok_and(|status| status.success()), "valgrind is missing: install it");
+    let has_valgrind = programs::succeeds("valgrind", &["--version"]);
+    ensure!(has_valgrind, "valgrind is missing: install it");
     println!("Instructions a request: median (least to most of {})", args.repetitions);
     for (kind, name) in KINDS {
         let mut first = None;

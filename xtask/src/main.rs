@@ -1,26 +1,18 @@
 //! Developer commands of Dovetail: `cargo xtask ci`, `test`, `blackbox`, `conformance`, `attack`,
 //! `test-xdp`, `test-rdma`, `test-dax`, `test-zookeeper`, `demo-cluster`, `nightly`, `tidy`,
-//! `bench-peers`, `bench-cache`, `bench-store`, `bench-joined`, `bench-costs`, `bench-presets`,
-//! `bench-cold-start`, `bench-replication`, `count-instructions`.
+//! `count-instructions`. Comparisons are `lab`'s.
 #![forbid(unsafe_code)]
 
 mod attack;
 mod blackbox;
-mod cache_peers;
 mod ci;
-mod cold_start;
 mod conformance;
 mod dax;
 mod demo_cluster;
 mod emulated;
 mod instructions;
-mod joined;
 mod nightly;
-mod peers;
 mod rdma;
-mod replication;
-mod step;
-mod store_bench;
 mod tidy;
 mod zookeeper;
 
@@ -60,29 +52,12 @@ enum Command {
     Nightly(nightly::Args),
     /// Only the rules of style that the compiler does not know
     Tidy,
-    /// Dovetail, Redis and memcached side by side on one core; writes docs/results
-    BenchPeers(peers::Args),
-    /// Miss ratios of Dovetail and memcached at equal memory; writes docs/results
-    BenchCache(cache_peers::Args),
-    /// The store in process and other crates' maps, one run; writes docs/results/store.md
-    BenchStore(store_bench::Args),
-    /// Overload and mixes of sizes, beside Redis and memcached; writes docs/results/joined.md
-    BenchJoined(joined::Args),
     /// The config store's tests against a real ZooKeeper, which Maven provides
     TestZookeeper,
     /// A real cluster that is broken under load; exits 1 if an answer cannot be explained
     DemoCluster(demo_cluster::Args),
-    /// What routing, the forwarding, batches and windows cost a request; writes
-    /// docs/results/costs.md
-    BenchCosts(joined::costs::Args),
-    /// The default beside every preset on the papers' workloads; writes docs/results/presets.md
-    BenchPresets(joined::presets::Args),
-    /// From start to first answer over a log of millions; writes docs/results/cold-start.md
-    BenchColdStart(cold_start::Args),
     /// Instructions of GET, SET, MGET and memcached get, by callgrind; compares several binaries
     CountInstructions(instructions::Args),
-    /// CPU time of a cluster's servers for a SET, by scheme of replication, beside Redis
-    BenchReplication(replication::Args),
 }
 
 fn main() -> ExitCode {
@@ -109,17 +84,9 @@ fn run(cli: Cli) -> Result<bool> {
         Command::TestDax(args) => dax::run(&root, args),
         Command::Nightly(args) => Ok(nightly::run(&root, args)),
         Command::Tidy => tidy::run(&root),
-        Command::BenchPeers(args) => peers::run(&root, &args).map(|()| true),
-        Command::BenchCache(args) => cache_peers::run(&root, &args).map(|()| true),
-        Command::BenchStore(args) => store_bench::run(&root, &args).map(|()| true),
-        Command::BenchJoined(args) => joined::run(&root, &args).map(|()| true),
         Command::TestZookeeper => Ok(zookeeper::run(&root)),
         Command::DemoCluster(args) => demo_cluster::run(&root, &args),
-        Command::BenchCosts(args) => joined::costs::run(&root, &args).map(|()| true),
-        Command::BenchPresets(args) => joined::presets::run(&root, &args).map(|()| true),
-        Command::BenchColdStart(args) => cold_start::run(&root, &args).map(|()| true),
         Command::CountInstructions(args) => instructions::run(&root, &args).map(|()| true),
-        Command::BenchReplication(args) => replication::run(&root, &args).map(|()| true),
     }
 }
 

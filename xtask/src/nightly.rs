@@ -4,11 +4,13 @@
 //! No part depends on another; a failure does not stop the rest.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use steps::programs::succeeds;
+use steps::{Report, Step, server_step, target};
+
 use crate::blackbox::{self, Profile};
-use crate::step::{Report, Step};
 use crate::{ci, dax, rdma, zookeeper};
 
 /// Crates without system calls, which Miri can run.
@@ -116,9 +118,7 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
 
 /// Known vulnerabilities in the binary's dependencies, by deny.toml.
 fn advisories(report: &mut Report) -> Option<Step> {
-    let mut version = Command::new("cargo-deny");
-    let version = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    if version.status().is_ok_and(|status| status.success()) {
+    if succeeds("cargo-deny", &["--version"]) {
         return Some(Step::new("advisories", "cargo deny --locked check advisories"));
     }
     report.skip("advisories: cargo install --locked cargo-deny".to_owned());
@@ -139,7 +139,7 @@ fn moved_steps(root: &Path, report: &mut Report) -> Vec<Step> {
 
 /// All black-box clients against servers that route; what cannot be installed is skipped.
 fn routed_clients(root: &Path, report: &mut Report) -> Vec<Step> {
-    let mut steps = vec![blackbox::binary_step()];
+    let mut steps = vec![server_step()];
     let clients = blackbox::prepare(root, Profile::Release);
     clients.skipped.iter().cloned().for_each(|reason| report.skip(reason));
     // Plain servers of a release build, then those that route.
@@ -166,8 +166,7 @@ fn crowded_attack_step(root: &Path) -> Step {
 }
 
 fn attack_by(root: &Path, name: &'static str, flags: &str) -> Step {
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    let binary = Profile::Release.binary(&target).display().to_string();
+    let binary = Profile::Release.binary(&target(root)).display().to_string();
     let line = format!("cargo run --locked -p xtask -- attack {flags}");
     Step::new(name, &line).and(&["--binary", &binary])
 }
@@ -179,7 +178,7 @@ fn fresh_seed() -> u64 {
 }
 
 fn miri_steps() -> Vec<Step> {
-    if !works("cargo", &["+nightly", "miri", "--version"]) {
+    if !succeeds("cargo", &["+nightly", "miri", "--version"]) {
         println!("skipped: miri; `rustup component add miri rust-src --toolchain nightly`");
         return Vec::new();
     }
@@ -208,7 +207,7 @@ fn sanitizer_steps(root: &Path) -> Vec<Step> {
         println!("skipped: sanitizers; `rustup component add rust-src --toolchain nightly`");
         return Vec::new();
     }
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
+    let target = target(root);
     let sanitized = |name, sanitizer: &str| {
         let build = format!("-Zbuild-std --target {SANITIZED_TARGET} -p store");
         let line = format!("cargo +nightly test --locked {build} --test main -- torture threads");
@@ -224,7 +223,7 @@ fn sanitizer_steps(root: &Path) -> Vec<Step> {
 }
 
 fn fuzz_steps(root: &Path, fuzz_seconds: u32) -> Vec<Step> {
-    if !works("cargo", &["+nightly", "fuzz", "--version"]) {
+    if !succeeds("cargo", &["+nightly", "fuzz", "--version"]) {
         println!("skipped: fuzzing; `cargo install cargo-fuzz` and the nightly toolchain");
         return Vec::new();
     }
@@ -242,12 +241,6 @@ fn fuzz_steps(root: &Path, fuzz_seconds: u32) -> Vec<Step> {
         steps.push(Step::new("fuzz", &line));
     }
     steps
-}
-
-fn works(program: &str, arguments: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]

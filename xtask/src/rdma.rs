@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use steps::Step;
 
 use crate::emulated::initramfs::Initramfs;
 use crate::emulated::machine::Boot;
 use crate::emulated::{Needs, add_tests, machine, packages, tests};
-use crate::step::Step;
 
 /// Files of the host that go into the machine; libraries that they load follow.
 const PROVIDER: &str = "libibverbs/librxe-";

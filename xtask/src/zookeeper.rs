@@ -8,9 +8,9 @@
 //! cannot download, one line says so.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::step::{Report, Step};
+use steps::{Report, Step, programs, target};
 
 const POM: &str = include_str!("zookeeper/pom.xml");
 
@@ -32,8 +32,7 @@ pub fn step(root: &Path) -> Result<Step, String> {
 
 /// The folder of ZooKeeper's jars, which Maven fills once, or what this machine lacks.
 pub fn jars(root: &Path) -> Result<PathBuf, String> {
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    let folder = target.join("zookeeper");
+    let folder = target(root).join("zookeeper");
     let jars = folder.join("lib");
     // Written last, so that an incomplete download is not taken for a complete one.
     let whole = folder.join("pom.xml");
@@ -41,9 +40,7 @@ pub fn jars(root: &Path) -> Result<PathBuf, String> {
         return Ok(jars);
     }
     for program in ["java", "mvn"] {
-        let mut command = Command::new(program);
-        command.arg("-version").stdout(Stdio::null()).stderr(Stdio::null());
-        if !command.status().is_ok_and(|status| status.success()) {
+        if !programs::succeeds(program, &["-version"]) {
             return Err(format!("ZooKeeper's tests: `{program}` is not installed"));
         }
     }

@@ -4,7 +4,7 @@
 //!  epoll ─▶ one read per ready connection ─▶ skip each command ─▶ one write of made-up replies
 //! ```
 //!
-//! GET answers 64 bytes, every other command `+OK`. `bench-peers` starts this server beside the
+//! GET answers 64 bytes, every other command `+OK`. `lab peers` starts this server beside the
 //! real ones: Dovetail's own cost is what it costs above this server. The server understands only
 //! arrays of bulk strings; anything else closes the connection.
 //!

@@ -1,17 +1,13 @@
 //! The servers: ours and the originals, on free ports, stopped at the end.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-
-use crate::blackbox;
+use steps::{programs, server_binary};
 
 const HOST: &str = "127.0.0.1";
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Both take values of that length.
 const VALUE_MAX: &str = "33554432";
 
@@ -42,9 +38,7 @@ impl Drop for Running {
 
 /// Whether there is something to compare with.
 pub fn has_reference(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    programs::succeeds(program, &["--version"])
 }
 
 /// The server under test: the named one, or a release build.
@@ -52,11 +46,7 @@ pub fn binary(root: &Path, named: Option<&Path>) -> Result<PathBuf> {
     if let Some(named) = named {
         return Ok(named.to_path_buf());
     }
-    if !blackbox::binary_step().run(root) {
-        bail!("the server could not be built");
-    }
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
-    Ok(target.join("release/dovetail"))
+    server_binary(root)
 }
 
 impl Pair {
@@ -118,7 +108,7 @@ fn start_ours(binary: &Path, flags: &str) -> Result<([u16; 2], Running)> {
 }
 
 fn start_redis() -> Result<(u16, Running)> {
-    let port = free_port()?;
+    let port = programs::free_port()?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", HOST, "--save", "", "--databases", "1"]);
     command.args(["--appendonly", "no", "--proto-max-bulk-len", VALUE_MAX, "--hz", "100"]);
@@ -126,7 +116,7 @@ fn start_redis() -> Result<(u16, Running)> {
 }
 
 fn start_memcached() -> Result<(u16, Running)> {
-    let port = free_port()?;
+    let port = programs::free_port()?;
     let mut command = Command::new("memcached");
     command.args(["-l", HOST, "-p", &port.to_string(), "-m", "512", "-I", "32m", "-u", "root"]);
     // Threads that move items in the background hold them for a moment, and a held number is
@@ -135,20 +125,10 @@ fn start_memcached() -> Result<(u16, Running)> {
     Ok((port, start_theirs(command, port)?))
 }
 
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((HOST, 0))?.local_addr()?.port())
-}
-
 fn start_theirs(mut command: Command, port: u16) -> Result<Running> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let running = Running(command.spawn().with_context(|| format!("cannot start {name}"))?);
-    let deadline = Instant::now() + START_TIMEOUT;
-    while TcpStream::connect((HOST, port)).is_err() {
-        if Instant::now() > deadline {
-            bail!("{name} does not listen on port {port}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut running = Running(command.spawn().with_context(|| format!("cannot start {name}"))?);
+    programs::wait_until_listening(&mut running.0, &name, port)?;
     Ok(running)
 }

@@ -139,6 +139,7 @@ const SIM: &str = "crates/dovetail/src/sim_command.rs";
 const SIM_MODELS: [&str; 2] =
     ["crates/dovetail/src/sim_command/cache.rs", "crates/dovetail/src/sim_command/cluster.rs"];
 const LAB: &str = "lab/src/bin/lab/main.rs";
+const COMPARISONS: &str = "lab/src/comparisons.rs";
 const PLAN: &str = "crates/dovetail/src/plan_command.rs";
 
 /// Commands in code blocks of the front pages: their subcommands and flags exist.
@@ -164,15 +165,10 @@ fn unknown_word(repository: &Repository, line: &str) -> Option<String> {
         |path: &str, needle: &str| repository.text(path).is_some_and(|text| text.contains(needle));
     if let Some(rest) = line.strip_prefix("cargo xtask ") {
         let name = rest.split(' ').next().unwrap_or_default();
-        let variant: String = name.split('-').map(capitalised).collect();
-        let is_known =
-            [",", "(", " {"].iter().any(|end| has(XTASK, &format!("    {variant}{end}")));
-        return (!is_known).then(|| format!("cargo xtask {name}"));
+        return (!has_command(repository, XTASK, name)).then(|| format!("cargo xtask {name}"));
     }
-    let field = |flag: &str| format!("    {}:", flag.replace('-', "_"));
     if let Some(rest) = line.strip_prefix("cargo run -p lab --release -- ") {
-        let mut flags = rest.split([' ', '=']).filter_map(|word| word.strip_prefix("--"));
-        return flags.find(|flag| !has(LAB, &field(flag))).map(|flag| format!("lab --{flag}"));
+        return unknown_word_of_lab(repository, rest);
     }
     let rest = line
         .strip_prefix("cargo run --release -- ")
@@ -200,6 +196,33 @@ fn unknown_word(repository: &Repository, line: &str) -> Option<String> {
         .filter_map(|word| word.strip_prefix("--"))
         .find(|flag| !is_flag_known(flag))
         .map(|flag| format!("dovetail {subcommand} --{flag}"))
+}
+
+/// The same behind `lab`: a comparison has flags of its own, all figures share theirs.
+fn unknown_word_of_lab(repository: &Repository, words: &str) -> Option<String> {
+    let mut words = words.split([' ', '=']);
+    let name = words.next().unwrap_or_default();
+    let sources: Vec<&str> = if has_command(repository, COMPARISONS, name) {
+        let files = repository.named(|path| path.starts_with("lab/src/comparisons/"));
+        files.map(|(_, text)| text).collect()
+    } else {
+        repository.text(LAB).into_iter().collect()
+    };
+    let mut flags = words.filter_map(|word| word.strip_prefix("--"));
+    let is_known = |flag: &str| sources.iter().any(|text| text.contains(&field(flag)));
+    flags.find(|flag| !is_known(flag)).map(|flag| format!("lab {name} --{flag}"))
+}
+
+/// Whether the commands in `path` have one of this name.
+fn has_command(repository: &Repository, path: &str, name: &str) -> bool {
+    let variant: String = name.split('-').map(capitalised).collect();
+    let text = repository.text(path).unwrap_or_default();
+    [",", "(", " {"].iter().any(|end| text.contains(&format!("    {variant}{end}")))
+}
+
+/// How a flag stands among the fields of its command.
+fn field(flag: &str) -> String {
+    format!("    {}:", flag.replace('-', "_"))
 }
 
 fn capitalised(word: &str) -> String {
@@ -264,13 +287,15 @@ mod tests {
     #[test]
     fn a_command_that_does_not_exist_is_found() {
         let code = [
-            (XTASK, "    Ci,\n    BenchPeers(Args),\n"),
+            (XTASK, "    Ci,\n    DemoCluster(Args),\n"),
             (CLI, "Command::new(\"serve\") Command::new(\"bench\") .long(\"print-config\")"),
             (SETTINGS, "key: \"memory\","),
             (BENCH, "    pub key_size: u64,"),
             (SIM, "Command::new(\"sim\")"),
             (SIM_MODELS[1], "    seed: u64,"),
             (LAB, "    out: PathBuf,"),
+            (COMPARISONS, "    ColdStart(Args),\n"),
+            ("lab/src/comparisons/cold_start.rs", "    entries: u64,"),
         ];
         let check = |line: &str, want: &[&str]| {
             let readme = format!("dovetail nonsense outside of a block\n```sh\n{line}\n```\n");
@@ -279,7 +304,7 @@ mod tests {
             expect_all(commands, &files, want);
         };
         check("cargo xtask ci", &[]);
-        check("cargo xtask bench-peers # minutes", &[]);
+        check("cargo xtask demo-cluster # minutes", &[]);
         check("cargo xtask deploy", &["README.md:3: there is no `cargo xtask deploy`"]);
         check("cargo run --release -- serve --memory 1g", &[]);
         check("cargo run --release -- serve --memroy 1g", &["dovetail serve --memroy"]);
@@ -288,7 +313,9 @@ mod tests {
         check("dovetail sim cluster --seed 3", &[]);
         check("dovetail sim cluster --sed 3", &["dovetail sim --sed"]);
         check("cargo run -p lab --release -- c4-fig3 --out out", &[]);
-        check("cargo run -p lab --release -- c4-fig3 --into out", &["lab --into"]);
+        check("cargo run -p lab --release -- c4-fig3 --into out", &["lab c4-fig3 --into"]);
+        check("cargo run -p lab --release -- cold-start --entries 9", &[]);
+        check("cargo run -p lab --release -- cold-start --out out", &["lab cold-start --out"]);
         check("dovetail fly", &["dovetail fly"]);
     }
 }

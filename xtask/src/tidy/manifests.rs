@@ -171,8 +171,10 @@ const ARROWS: [(&str, &[&str]); 36] = [
     ("client-c", &["client"]),
     ("bench", &["client", "wire", "store", "workload"]),
     ("sim", &["policy", "cluster", "store", "workload"]),
-    // The papers' figures, and other crates' maps under bench's load; in no shipped binary.
-    ("lab", &["policy", "sim", "workload"]),
+    // What xtask and lab share: steps, and the programs they start.
+    ("steps", &[]),
+    // The papers' figures, and comparisons with peers; in no shipped binary.
+    ("lab", &["policy", "sim", "steps", "workload"]),
     // Other servers' configuration and keys.
     ("migrate", &["wire"]),
     (
@@ -207,7 +209,7 @@ const ARROWS: [(&str, &[&str]); 36] = [
         ],
     ),
     // The judge of histories.
-    ("xtask", &["workload"]),
+    ("xtask", &["steps", "workload"]),
     // The linearizability checker drives the server from outside.
     ("blackbox", &["server", "workload"]),
 ];

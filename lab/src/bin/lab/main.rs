@@ -1,10 +1,13 @@
-//! The program of the lab: writes a paper's figure to files, or prints one point as JSON.
+//! The program of the lab: writes a paper's figure to files, prints one point as JSON, or compares
+//! Dovetail with its peers on this machine.
 //!
 //! ```text
 //!  c4-fig3 --out DIR      DIR/c4-fig3.csv, .svg, .md
 //!  all --out DIR          every figure, one after the other
 //!  list                   names and what they show
 //!  point, minos-point     one JSON object on the last line of standard output
+//!  peers, cache, store    measurements beside other servers and maps, into docs/results
+//!  joined, presets, costs, cold-start, replication
 //! ```
 //!
 //! Ctrl-C ends the process at once; the files of a figure appear only when they are complete.
@@ -19,6 +22,7 @@ use std::time::Instant;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use lab::comparisons::Comparison;
 use lab::figure::{Fidelity, Figure, Options};
 use lab::figures::{self, UnknownFigure};
 use sim::SimError;
@@ -30,12 +34,12 @@ const THREADS_MAX: u64 = 1024;
 const FIDELITIES: &[(&str, Fidelity)] =
     &[("honest", Fidelity::Honest), ("artifact", Fidelity::Artifact)];
 
-/// Draw a paper's figure on many simulated cores, or simulate one point
+/// Draw a paper's figure on many simulated cores, simulate one point, or compare with peers
 #[derive(Debug, Parser)]
 #[command(name = "lab", args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 struct FigureArgs {
     #[command(subcommand)]
-    point: Option<Point>,
+    task: Option<Task>,
 
     /// A figure from the list below, `all`, or `list`
     #[arg(value_name = "FIGURE", required = true)]
@@ -72,11 +76,13 @@ struct FigureArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum Point {
+enum Task {
     /// One point of C-4's model, as JSON
     Point(point::C4Args),
     /// One point of Minos's model (Fig. 2), as JSON: times in small services
     MinosPoint(point::MinosArgs),
+    #[command(flatten)]
+    Comparison(Comparison),
 }
 
 fn main() -> ExitCode {
@@ -85,7 +91,7 @@ fn main() -> ExitCode {
     let ran = FigureArgs::from_arg_matches(&matches).map_err(anyhow::Error::from).and_then(run);
     let Err(error) = ran else { return ExitCode::SUCCESS };
     // Standard error may be closed; the status still tells.
-    let _ = writeln!(std::io::stderr(), "lab: {error}");
+    let _ = writeln!(std::io::stderr(), "lab: {error:#}");
     let status = match error.downcast_ref::<SimError>() {
         Some(error) => error.exit_code(),
         None => {
@@ -100,9 +106,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: FigureArgs) -> anyhow::Result<()> {
-    match &args.point {
-        Some(Point::Point(args)) => return args.run(),
-        Some(Point::MinosPoint(args)) => return args.run(),
+    match &args.task {
+        Some(Task::Point(args)) => return args.run(),
+        Some(Task::MinosPoint(args)) => return args.run(),
+        Some(Task::Comparison(comparison)) => return comparison.run(),
         None => {}
     }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);

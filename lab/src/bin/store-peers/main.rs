@@ -8,8 +8,8 @@
 //!  stdout: {"ops_per_cpu_second":...}  one line for each, until stdin ends
 //! ```
 //!
-//! Waiting for a line costs nothing, so that `cargo xtask bench-store` can keep all peers running
-//! and measure them in turn. No shipped binary contains it.
+//! Waiting for a line costs nothing, so that `lab store` can keep all peers running and measure
+//! them in turn. No shipped binary contains it.
 #![forbid(unsafe_code)]
 
 mod forms;
