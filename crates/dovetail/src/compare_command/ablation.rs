@@ -45,7 +45,7 @@ const PARTS: [Part; 5] = [
 
 /// The servers of an ablation with these flags.
 pub fn contenders(flags: &[String]) -> Result<Vec<Contender>, Failure> {
-    let preset = presets::PRESETS[0].name;
+    let preset = presets::all()[0].name;
     let held = settings(preset, flags)?;
     let contender =
         |name: &str, flags: Vec<String>| Contender { name: name.to_owned(), preset, flags };

@@ -70,7 +70,7 @@ pub fn combine(
     environment: &dyn Fn(&str) -> Option<String>,
     file: &[FileEntry],
 ) -> Result<Vec<Layered>, SettingError> {
-    let none = &presets::PRESETS[0];
+    let none = &presets::all()[0];
     let combine_by = |preset, setting| combine_one(setting, flags, environment, file, preset);
     let named = find("preset").map(|setting| combine_by(none, setting)).transpose()?;
     let preset = match named.map(|layered| layered.value) {

@@ -66,7 +66,7 @@ fn toml_line(layered: &Layered, listing: Listing) -> String {
 pub fn flag_help(setting: &Setting) -> String {
     let mut help = setting.help.to_owned();
     if let Kind::Preset = setting.kind {
-        let names = presets::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>();
+        let names = presets::all().iter().map(|preset| preset.name).collect::<Vec<_>>();
         let _ = write!(help, ": {}", names.join(", "));
     }
     let _ = write!(help, " [env: {}]", setting.environment_name());

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use server::LIVE_SETTINGS;
 
-use crate::settings::presets::PRESETS;
+use crate::settings::presets;
 use crate::settings::{Kind, TABLE};
 
 /// The whole page.
@@ -43,7 +43,7 @@ pub fn reference_page() -> String {
 
 fn presets_section(out: &mut String) {
     out.push_str(PRESETS_HEAD);
-    for preset in PRESETS {
+    for preset in presets::all() {
         let settings = preset.settings.iter().map(|(key, text)| format!("`{key} = {text}`"));
         let settings = settings.collect::<Vec<_>>().join(", ");
         let settings = if settings.is_empty() { "none".to_owned() } else { settings };

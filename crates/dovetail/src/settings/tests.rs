@@ -520,7 +520,7 @@ fn every_preset_prints_what_its_paper_asks_for() {
         ("share-kv", "rtc | crcw | any | off | hash | store"),
     ];
     let names = rows.iter().map(|(name, _)| *name);
-    assert!(names.eq(presets::PRESETS.iter().map(|preset| preset.name)));
+    assert!(names.eq(presets::all().iter().map(|preset| preset.name)));
     rows.into_iter().for_each(|(name, want)| check_preset(name, want));
 }
 
@@ -608,7 +608,7 @@ fn what_was_given_and_means_nothing_is_told() {
     check(&[("hot-set", "50"), ("threads", "3"), ("cr-threads", "1")], &[]);
     check(&[("hot-set", "50"), ("threads", "3"), ("tuner", "on")], &[]);
     check(&[("hot-set", "auto"), ("threads", "1")], &[]);
-    for preset in presets::PRESETS {
+    for preset in presets::all() {
         check(&flags_of(preset), &[]);
     }
 }
@@ -650,8 +650,8 @@ fn a_preset_stands_between_the_file_and_the_defaults() {
 
 #[test]
 fn every_preset_makes_a_server_and_prints_one_that_needs_no_preset() {
-    for preset in presets::PRESETS {
-        for (key, _) in preset.settings {
+    for preset in presets::all() {
+        for (key, _) in &preset.settings {
             assert!(find(key).is_some(), "{}: {key}", preset.name);
         }
         let settings = layered(&flags_of(preset), &[], "").unwrap();
