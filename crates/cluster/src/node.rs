@@ -348,11 +348,6 @@ impl<S: ReplicaStore> Node<S> {
         self.shards.version(shard)
     }
 
-    /// The version up to which everything in a shard is on all copies, as far as the node knows.
-    pub fn commit_version(&self, shard: ShardId) -> Option<Version> {
-        self.shards.commit_version(shard)
-    }
-
     /// The end of its log. With a replica store that is the log: the number that [`Event::Synced`]
     /// reports for a sync that begins now.
     pub fn appended_bytes(&self) -> u64 {

@@ -177,12 +177,6 @@ impl LastUse {
         LastUse(self.0 | READ_BIT)
     }
 
-    /// The same time, not read.
-    #[inline]
-    pub fn as_written(self) -> LastUse {
-        LastUse(self.0 & !READ_BIT)
-    }
-
     /// Now, with the read flag of `before`.
     #[inline]
     pub fn after(self, before: LastUse) -> LastUse {

@@ -311,9 +311,10 @@ fn a_prefix_walk_meets_that_prefix_alone_with_either_index() {
         }
         let (mut found, mut cursor) = (0, 0);
         loop {
-            let next = session.scan_prefix(NOW, cursor, b"user:1", 10, |item| {
+            let next = session.scan_while(NOW, cursor, b"user:1", 10, |item| {
                 assert!(item.key.starts_with(b"user:1"));
                 found += 1;
+                true
             });
             cursor = next.unwrap();
             if cursor == 0 {
@@ -331,13 +332,18 @@ fn a_cursor_of_another_prefix_leads_to_this_one_alone() {
     for key in [&b"a1"[..], b"a2", b"b1", b"b2", b"c1"] {
         set(&store, &mut session, key, b"value", Expiry::Never);
     }
-    let cursor = session.scan_prefix(NOW, 0, b"a", 1, |_| {}).unwrap();
-    let mut found = Vec::new();
-    session.scan_prefix(NOW, cursor, b"b", 10, |item| found.push(item.key.to_vec())).unwrap();
-    assert_eq!(found, [b"b1", b"b2"]);
-    found.clear();
-    let cursor = session.scan_prefix(NOW, 0, b"c", 1, |_| {}).unwrap();
-    session.scan_prefix(NOW, cursor, b"b", 10, |item| found.push(item.key.to_vec())).unwrap();
+    let mut walk = |cursor, prefix: &[u8], item_target| {
+        let mut found = Vec::new();
+        let next = session.scan_while(NOW, cursor, prefix, item_target, |item| {
+            found.push(item.key.to_vec());
+            true
+        });
+        (next.unwrap(), found)
+    };
+    let (cursor, _) = walk(0, b"a", 1);
+    assert_eq!(walk(cursor, b"b", 10).1, [b"b1", b"b2"]);
+    let (cursor, _) = walk(0, b"c", 1);
+    let (_, found) = walk(cursor, b"b", 10);
     assert!(found.is_empty(), "{found:?}");
 }
 

@@ -88,18 +88,6 @@ impl Profile {
         self.key_len_bytes as f64 + value_mean_bytes
     }
 
-    /// Mean value bytes per request, if length and popularity of a key are independent.
-    pub fn request_value_mean_bytes(&self) -> f64 {
-        let regular_bytes = self.regular_sizes.len_mean_bytes();
-        match (&self.large_sizes, self.popularity) {
-            (Some(large), Popularity::ZipfBesideRare { rare, .. }) => {
-                let large_bytes = large.len_mean_bytes() * rare.request_share;
-                regular_bytes * (1.0 - rare.request_share) + large_bytes
-            }
-            _ => regular_bytes,
-        }
-    }
-
     /// Every name, in the order of the documentation.
     pub fn names() -> Vec<String> {
         let clusters =

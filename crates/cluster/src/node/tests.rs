@@ -208,7 +208,8 @@ fn what_is_on_all_copies_is_said_behind_what_landed_in_any_log() {
         bench.input(0, Event::Tick);
         bench.land(|_| true);
         bench.nodes[1].digest_all();
-        assert!(bench.nodes[1].commit_version(SHARD) > Some(Version::before_epoch(1)), "{scheme}");
+        let commit = bench.nodes[1].shards.commit_version(SHARD);
+        assert!(commit > Some(Version::before_epoch(1)), "{scheme}");
         let found =
             bench.nodes[1].replica_store().get(SHARD, b"k").and_then(|entry| entry.value.clone());
         assert_eq!(found.as_deref(), Some(&b"1"[..]), "{scheme}");

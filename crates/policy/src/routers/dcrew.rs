@@ -43,11 +43,6 @@ impl<B: Balance> DCrew<B> {
         self.pins.set(self.pins.get() + 1);
         Route::To(worker)
     }
-
-    /// The balance, for a driver that has to update it.
-    pub fn balance_mut(&mut self) -> &mut B {
-        &mut self.balance
-    }
 }
 
 impl<B: Balance> Router for DCrew<B> {

@@ -58,8 +58,10 @@ impl Session {
         })
     }
 
-    /// [`Session::scan_prefix`] that also ends, after the present bucket, once `visit` returns that
-    /// it has enough. The tree continues to the end of the call.
+    /// [`Session::scan`] of the keys that start with `prefix`. With a tree the walk goes straight
+    /// to them; a hash index is walked as a whole, and `visit` gets only matching items. It also
+    /// ends, after the present bucket, once `visit` returns that it has enough; the tree continues
+    /// to the end of the call.
     ///
     /// # Errors
     /// As for `scan`.
@@ -128,25 +130,6 @@ impl Session {
             unsafe { self.inner.log.entry(slot.offset_bytes()) }
         });
         entries.filter(move |entry| !entry.is_expired(now))
-    }
-
-    /// [`Session::scan`] of the keys that start with `prefix`. With a tree the walk goes straight
-    /// to them; a hash index is walked as a whole, and `visit` gets only matching items.
-    ///
-    /// # Errors
-    /// As for `scan`.
-    pub fn scan_prefix(
-        &mut self,
-        now: UnixMillis,
-        cursor: u64,
-        prefix: &[u8],
-        item_target: usize,
-        mut visit: impl FnMut(&Item<'_>),
-    ) -> Result<u64, UnknownCursor> {
-        self.scan_while(now, cursor, prefix, item_target, |item| {
-            visit(item);
-            true
-        })
     }
 
     /// Visits one item, chosen by `random`, unless `heads_max` buckets of a hash index hold none.

@@ -325,13 +325,6 @@ impl<'o> Encoder<'o> {
         self.line_end();
     }
 
-    /// `SERVER_ERROR text`.
-    pub fn server_error(&mut self, text: &str) {
-        self.out.extend_from_slice(b"SERVER_ERROR ");
-        self.out.extend_from_slice(text.as_bytes());
-        self.line_end();
-    }
-
     /// `MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust: text`
     pub fn limit_refused(&mut self, text: &str) {
         self.text(b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust: ");
@@ -403,7 +396,6 @@ mod tests {
         check(|e| e.number(u64::MAX), "18446744073709551615\r\n");
         check(|e| e.stat("curr_items", 5), "STAT curr_items 5\r\n");
         check(|e| e.version("1.6.18"), "VERSION 1.6.18\r\n");
-        check(|e| e.server_error("x"), "SERVER_ERROR x\r\n");
         let line = "key=a%20b exp=-1 la=0 cas=7 fetch=no cls=1 size=24\n";
         let facts = DumpedFacts { version: 7, size_bytes: 24, ..DumpedFacts::default() };
         check(|e| e.dumped_facts(b"a b", facts), line);

@@ -130,11 +130,6 @@ impl PartsIn {
         self.held_bytes
     }
 
-    /// The number of unfinished transfers.
-    pub fn transfer_count(&self) -> usize {
-        self.transfers.len()
-    }
-
     /// Recounts everything (I1, I2); for tests.
     pub fn validate(&self) {
         let mut sessions = HashMap::new();

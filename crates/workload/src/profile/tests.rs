@@ -82,7 +82,8 @@ fn check_minos(name: &str, want_bytes_pct: f64) {
     let found = profile(name);
     let Popularity::ZipfBesideRare { rare, .. } = found.popularity else { panic!("{name}") };
     let large_bytes = found.large_sizes.as_ref().unwrap().len_mean_bytes() * rare.request_share;
-    let large_pct = 100.0 * large_bytes / found.request_value_mean_bytes();
+    let regular_bytes = found.regular_sizes.len_mean_bytes() * (1.0 - rare.request_share);
+    let large_pct = 100.0 * large_bytes / (regular_bytes + large_bytes);
     assert!((large_pct - want_bytes_pct).abs() < 3.0, "{name}: {large_pct} %");
 }
 

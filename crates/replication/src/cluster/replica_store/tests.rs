@@ -7,7 +7,7 @@ mod digest;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::UnixMillis;
-use cluster::{MemoryReplicaStore, NodeId, Slot, Term};
+use cluster::{MemoryReplicaStore, NodeId, Term};
 use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig};
 
 use super::*;
@@ -327,22 +327,6 @@ fn what_expires_keeps_older_entries_away_until_these_cannot_come() {
     }
     assert_eq!(replica_store.install(put(shard, "k", 8)), Installed::Older);
     assert_eq!(replica_store.get(shard, b"k"), None);
-}
-
-#[test]
-fn keys_of_a_slot_are_found_among_all() {
-    let store = open(IndexKind::Hash);
-    let mut replica_store = ServerReplicaStore::new(&store).unwrap();
-    let shard = ShardId(2);
-    for number in 1..500 {
-        replica_store.install(put(shard, &format!("{{tag {}}} {number}", number % 7), number));
-    }
-    let slot = Slot::of(b"{tag 3}");
-    let mut session = store.session().unwrap();
-    let (count, keys) =
-        replica_store.numbers().keys_in_slot(&mut session, UnixMillis(0), (slot, shard), 10);
-    assert_eq!((count, keys.len()), (71, 10));
-    assert!(keys.iter().all(|key| Slot::of(key) == slot));
 }
 
 #[test]
