@@ -105,10 +105,11 @@ fn with_switches(server: &TestServer, key: &str, check: impl FnOnce()) {
         scope.spawn(|| keep_hot(server, key, &is_over));
         scope.spawn(|| {
             let shared = server.server().shared();
-            let hot_count = || shared.hot_keys().unwrap().now().item_count();
+            let keys = shared.hot_keys().unwrap();
+            let hot_count = || keys.now().item_count();
             while !is_over.load(Ordering::Relaxed) {
                 let is_hot = hot_count() > 0;
-                shared.hot_keys().unwrap().set_size(if is_hot { 0 } else { 1000 });
+                keys.set_size(if is_hot { 0 } else { 1000 });
                 let start = Instant::now();
                 while (hot_count() > 0) == is_hot && !is_over.load(Ordering::Relaxed) {
                     assert!(start.elapsed() < PATIENCE, "the hot set does not change");
