@@ -9,7 +9,10 @@ use runtime::engine::Home;
 use runtime::mailbox::Control;
 use runtime::shm_client::{ShmClient, ShmGuest};
 
-use super::{TOKEN_PORT, TOKEN_RECEIVER, TOKEN_SHM, TOKEN_SHM_DOOR, TOKEN_UDP, Worker, roles, udp};
+use super::{
+    TOKEN_PORT, TOKEN_RECEIVER, TOKEN_SHM, TOKEN_SHM_DOOR, TOKEN_UDP, TOKEN_UNIX_MEMCACHED, Worker,
+    roles, udp,
+};
 
 /// Clients that one round takes in, at most.
 const ADMIT_MAX: usize = 16;
@@ -31,7 +34,7 @@ pub(super) fn serve<E: Home, P: Poller>(worker: &mut Worker<E, P>, ready: &[Read
                     native.serve_port(index, &mut worker.engine, &worker.core);
                 }
             }
-            token @ TOKEN_SHM..TOKEN_RECEIVER => {
+            token @ TOKEN_SHM..TOKEN_UNIX_MEMCACHED => {
                 if let Some(native) = &mut worker.native {
                     native.hear((token - TOKEN_SHM) as usize);
                 }
