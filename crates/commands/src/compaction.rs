@@ -46,8 +46,8 @@ use arrayvec::ArrayVec;
 use base::UnixMillis;
 use counters::{Compacted, SIZE_CLASSES};
 use policy::window::Plan;
-use store::Session;
-use store::request::{Request, Sink};
+use store::request::{Outcome, Request, Sink};
+use store::{Pins, Session};
 
 use crate::rmw::{Refusal, Rmw};
 use crate::work::BATCH_REQUESTS_MAX;
@@ -90,6 +90,26 @@ pub trait Answering: Sink<Refusal> {
     fn connection(&self, request_index: usize) -> u64 {
         let _ = request_index;
         0
+    }
+}
+
+impl Sink<Refusal> for &mut (dyn Answering + '_) {
+    fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        (**self).outcome(request_index, outcome, pins);
+    }
+}
+
+impl Answering for &mut (dyn Answering + '_) {
+    fn tells(&self, request_index: usize) -> Tells {
+        (**self).tells(request_index)
+    }
+
+    fn opened(&self, windows: usize) {
+        (**self).opened(windows);
+    }
+
+    fn connection(&self, request_index: usize) -> u64 {
+        (**self).connection(request_index)
     }
 }
 

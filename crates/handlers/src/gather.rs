@@ -19,6 +19,8 @@
 //!     is flushed if it holds one of the same connection on the same key.
 //! I4: the router's `finish` is called once for each request that it left here, after its reply
 //!     (K6).
+//! I5: an engine that routes remembers one batch: another on the same engine begins when this one
+//!     is executed ([`Gather::apart`]).
 
 mod flushing;
 pub mod glimpse;
@@ -49,9 +51,11 @@ const LONG_REPLY_BYTES: usize = 16 << 10;
 const NOTES_KEPT_BYTES_MAX: usize = 16 << 10;
 
 /// The batch of one worker in the making. `'a` is the lifetime of the bytes that were read.
-pub struct Gather<'g, 'a, E: Engine> {
+pub struct Gather<'g, 'a> {
     /// Executes the batch.
-    pub engine: &'g mut E,
+    pub engine: &'g mut (dyn Engine + 'g),
+    /// What [`Engine::routes`] returns.
+    routes: bool,
     /// Connections and counters.
     pub core: &'g mut Core,
     /// The buffer that holds the commands, if it may be kept beyond the round.
@@ -71,7 +75,6 @@ pub struct Gather<'g, 'a, E: Engine> {
     heavy_count: usize,
     requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
     pendings: ArrayVec<Pending, BATCH_REQUESTS_MAX>,
-    here: E::Here,
 }
 
 /// How far the parsing of one input came.
@@ -93,10 +96,11 @@ impl Fed {
     }
 }
 
-impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
+impl<'g, 'a> Gather<'g, 'a> {
     /// An empty batch.
-    pub fn new(engine: &'g mut E, core: &'g mut Core) -> Gather<'g, 'a, E> {
+    pub fn new(engine: &'g mut (dyn Engine + 'g), core: &'g mut Core) -> Gather<'g, 'a> {
         Gather {
+            routes: engine.routes(),
             engine,
             core,
             receive_buffer: None,
@@ -108,7 +112,6 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             heavy_count: 0,
             requests: ArrayVec::new(),
             pendings: ArrayVec::new(),
-            here: E::Here::default(),
         }
     }
 
@@ -122,9 +125,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         if !matches!(op, Op::Get) {
             self.core.connections[answer.slot].has_written = true;
         }
-        if E::ROUTES {
+        if self.routes {
             if !self.is_routing {
-                self.engine.join(&mut self.here, hash, key);
+                self.engine.join(hash, key);
             } else if !self.stays(&Request { key, hash, op }, answer) {
                 return;
             }
@@ -150,7 +153,7 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     #[inline]
     fn stays(&mut self, request: &Request<'a, Rmw<'a>>, answer: Answer) -> bool {
         let asking = Asking { request, answer, batch_len: self.requests.len() };
-        let away = match self.engine.ask(self.core, &mut self.here, asking) {
+        let away = match self.engine.ask(self.core, asking) {
             Asked::Here => return true,
             Asked::Away(away) => away,
         };
@@ -194,6 +197,12 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         may_begin
     }
 
+    /// Whether requests may go to other workers.
+    #[inline]
+    pub fn routes(&self) -> bool {
+        self.routes
+    }
+
     /// Whether requests of the command that has begun are routed; others run here.
     pub fn is_routed(&self) -> bool {
         self.is_routing
@@ -202,12 +211,12 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// Whether another command of the connection may be parsed.
     #[inline]
     pub fn may_parse(&mut self, slot: usize) -> bool {
-        self.core.may_parse(slot) && (!E::ROUTES || self.engine.may_send(self.core, slot))
+        self.core.may_parse(slot) && (!self.routes || self.engine.may_send(self.core, slot))
     }
 
     /// A separate batch behind this one, for requests on bytes that are gone before the round ends;
     /// its caller flushes it.
-    pub fn apart<'i>(&mut self) -> Gather<'_, 'i, E> {
+    pub fn apart<'i>(&mut self) -> Gather<'_, 'i> {
         self.flush();
         Gather { is_routing: self.is_routing, ..Gather::new(self.engine, self.core) }
     }
@@ -228,19 +237,15 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             return;
         }
         self.holds_tracked = false;
-        let (now, shows_items) = (self.core.now, self.core.shows_items);
+        let shows_items = self.core.shows_items;
         if shows_items {
             self.pendings.iter_mut().for_each(|pending| pending.is_special = true);
         }
-        let mut sink = ReplySink::new(self.core, &self.pendings);
+        let sink = ReplySink::new(self.core, &self.pendings);
         sink.counters.batches.add(1);
         sink.counters.batch_requests.add(self.requests.len() as u64);
         let counters = sink.counters;
-        if E::ROUTES {
-            self.engine.execute_here(&self.requests, sink, &mut self.here);
-        } else {
-            self.engine.execute(now, &self.requests, &mut sink);
-        }
+        self.engine.execute_batch(&self.requests, sink);
         counters.compaction.add(self.engine.take_compacted());
         self.heavy_count = 0;
         let touched = Work::bytes(std::mem::take(&mut self.core.touched_bytes));
@@ -251,8 +256,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
         }
         self.requests.clear();
         self.pendings.clear();
-        if E::ROUTES {
-            self.engine.finish(self.core, &mut self.here);
+        if self.routes {
+            self.engine.finish(self.core);
         }
         self.core.batch_id += 1;
     }
@@ -275,9 +280,9 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     /// them.
     #[inline]
     pub fn finish(&mut self) {
-        if E::ROUTES && !self.core.shows_items && !self.holds_tracked {
+        if self.routes && !self.core.shows_items && !self.holds_tracked {
             let (requests, pendings) = (&self.requests, &self.pendings);
-            let tail = self.engine.offer_tail(self.core, &mut self.here, requests, pendings);
+            let tail = self.engine.offer_tail(self.core, requests, pendings);
             self.requests.truncate(requests.len() - tail);
             self.pendings.truncate(self.requests.len());
         }
@@ -303,8 +308,8 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
     #[inline]
     pub fn reply_to<T>(&mut self, slot: usize, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.settle(slot);
-        if E::ROUTES && !self.core.connections[slot].awaiting.is_empty() {
-            return self.engine.say(self.core, slot, encode);
+        if self.routes && !self.core.connections[slot].awaiting.is_empty() {
+            return self.say_behind(slot, encode);
         }
         let output = &mut self.core.connections[slot].output;
         let unsent_bytes = output.unsent_bytes();
@@ -316,5 +321,15 @@ impl<'g, 'a, E: Engine> Gather<'g, 'a, E> {
             self.core.made(encoded_bytes);
         }
         result
+    }
+
+    /// Appends a reply behind those that the connection awaits.
+    #[cold]
+    fn say_behind<T>(&mut self, slot: usize, encode: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let (mut encode, mut said) = (Some(encode), None);
+        self.engine.say(self.core, slot, &mut |out| {
+            said = encode.take().map(|encode| encode(out));
+        });
+        said.expect("the engine encodes each reply once")
     }
 }

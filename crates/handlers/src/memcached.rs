@@ -20,7 +20,6 @@ use commands::work::Work;
 use counters::{CommandIndex, MemcachedCommand};
 use replication::replicate::GroupAnswer;
 use runtime::connection::{Ending, Framing};
-use runtime::engine::Engine;
 use sessions::end::End;
 use store::{KEY_LEN_MAX_BYTES, Op};
 use wire::Parsed;
@@ -62,11 +61,7 @@ impl Caller {
 }
 
 /// Runs as many commands from the front of `input` as may run now.
-pub fn feed_memcached<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    input: &'a [u8],
-) -> Fed {
+pub fn feed_memcached<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [u8]) -> Fed {
     if gather.core.connections[slot].memcached().framing != Framing::Text
         && is_binary(gather, slot, input)
     {
@@ -80,7 +75,7 @@ pub fn feed_memcached<'a, E: Engine>(
         if at == 0 {
             return Fed::up_to(0, 0);
         }
-    } else if !E::ROUTES
+    } else if !gather.routes()
         && gather.may_parse(slot)
         && let Some(reading) = gather.core.connections[slot].memcached().reading.take()
     {
@@ -90,12 +85,13 @@ pub fn feed_memcached<'a, E: Engine>(
         at += swallow(gather, slot, &input[at..]);
         if at == input.len() || !gather.may_parse(slot) {
             // A command that has stopped (I4 of `several`, I2 of `dump`) is the last of these.
-            let left_bytes = if E::ROUTES { 0 } else { left_bytes(gather, slot, &input[..at]) };
+            let left_bytes =
+                if gather.routes() { 0 } else { left_bytes(gather, slot, &input[..at]) };
             let left_bytes = left_bytes + dump_left_bytes(gather, slot, last_bytes);
             return Fed::up_to(at.saturating_sub(left_bytes), 0);
         }
         let rest = &input[at..];
-        if E::ROUTES
+        if gather.routes()
             && let Some(reading) = gather.core.connections[slot].memcached().reading.take()
         {
             at += read_on(gather, slot, reading, rest);
@@ -104,10 +100,10 @@ pub fn feed_memcached<'a, E: Engine>(
         let parser = &mut gather.core.connections[slot].memcached().parser;
         match next_command(parser, rest, &limits) {
             Parsed::Done { value, consumed_bytes } => {
-                if E::ROUTES && !enter_memcached(gather, slot, &value) {
+                if gather.routes() && !enter_memcached(gather, slot, &value) {
                     return Fed::up_to(at, 0);
                 }
-                if E::ROUTES {
+                if gather.routes() {
                     gather.only_reads &= is_plain_read(&value);
                 }
                 if memcached_waits(gather, slot, &value, consumed_bytes) {
@@ -116,7 +112,7 @@ pub fn feed_memcached<'a, E: Engine>(
                 at += consumed_bytes;
                 last_bytes = consumed_bytes;
                 memcached_command(gather, slot, value);
-                if E::ROUTES {
+                if gather.routes() {
                     at -= left_bytes(gather, slot, &rest[..consumed_bytes]);
                 }
             }
@@ -137,8 +133,8 @@ pub fn feed_memcached<'a, E: Engine>(
 }
 
 /// Before a command: whether it may begin.
-fn enter_memcached<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn enter_memcached<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: &Result<Command<'a>, Rejection<'a>>,
 ) -> bool {
@@ -148,7 +144,7 @@ fn enter_memcached<'a, E: Engine>(
 }
 
 /// Skips the body of a command that was refused.
-fn swallow<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, input: &[u8]) -> usize {
+fn swallow(gather: &mut Gather<'_, '_>, slot: usize, input: &[u8]) -> usize {
     let ours = &mut gather.core.connections[slot].input;
     let skipped = usize::try_from(ours.skip_bytes).unwrap_or(usize::MAX).min(input.len());
     ours.skip_bytes -= skipped as u64;
@@ -156,8 +152,8 @@ fn swallow<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, input: &[
     skipped
 }
 
-fn memcached_command<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn memcached_command<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: Result<Command<'a>, Rejection<'a>>,
 ) {
@@ -170,7 +166,7 @@ fn memcached_command<'a, E: Engine>(
     }
 }
 
-fn reject<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, rejection: &Rejection<'a>) {
+fn reject<'a>(gather: &mut Gather<'_, 'a>, slot: usize, rejection: &Rejection<'a>) {
     let caller = caller(gather, slot, MemcachedCommand::Unknown, rejection.reply.is_none());
     gather.core.counters().command(caller.index).errors.add(1);
     gather.core.charge(Work::command());
@@ -183,8 +179,8 @@ fn reject<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, rejection:
     gather.core.connections[slot].input.skip_bytes += rejection.swallow_bytes;
 }
 
-fn caller<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn caller(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     command: MemcachedCommand,
     is_quiet: bool,
@@ -195,7 +191,7 @@ fn caller<'a, E: Engine>(
 }
 
 /// A reply that does not come from the batch.
-fn say_line<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, reply: Reply) {
+fn say_line(gather: &mut Gather<'_, '_>, caller: Caller, reply: Reply) {
     if caller.is_quiet {
         gather.settle(caller.slot);
     } else {
@@ -204,8 +200,8 @@ fn say_line<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, reply
 }
 
 #[inline]
-fn request<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn request<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     key: &'a [u8],
     op: Op<'a, Rmw<'a>>,
@@ -216,8 +212,8 @@ fn request<'a, E: Engine>(
 }
 
 /// An update that may copy the whole value, as a request of the batch.
-fn request_update<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn request_update<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     key: &'a [u8],
     op: Op<'a, Rmw<'a>>,
@@ -231,7 +227,7 @@ fn request_update<'a, E: Engine>(
 }
 
 #[inline]
-fn run_memcached<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, command: Command<'a>) {
+fn run_memcached<'a>(gather: &mut Gather<'_, 'a>, slot: usize, command: Command<'a>) {
     match command {
         Command::Get(retrieve) => run_retrieve(gather, slot, retrieve),
         Command::Store(store) => run_store(gather, slot, &store),
@@ -241,11 +237,7 @@ fn run_memcached<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, com
 }
 
 #[inline]
-fn run_retrieve<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    retrieve: Retrieve<'a>,
-) {
+fn run_retrieve<'a>(gather: &mut Gather<'_, 'a>, slot: usize, retrieve: Retrieve<'a>) {
     let Retrieve { keys, with_cas } = retrieve;
     let command = if with_cas { MemcachedCommand::Gets } else { MemcachedCommand::Get };
     let caller = caller(gather, slot, command, false);
@@ -259,11 +251,7 @@ fn run_retrieve<'a, E: Engine>(
     }
 }
 
-fn run_memcached_rare<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    command: Command<'a>,
-) {
+fn run_memcached_rare<'a>(gather: &mut Gather<'_, 'a>, slot: usize, command: Command<'a>) {
     match command {
         Command::Get(retrieve) => run_retrieve(gather, slot, retrieve),
         Command::Store(store) => run_store(gather, slot, &store),
@@ -316,7 +304,7 @@ fn run_memcached_rare<'a, E: Engine>(
 
 /// config get cluster: lists the members that speak memcached. A server without a cluster names
 /// the address by which the client reached it.
-fn cluster_config<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
+fn cluster_config(gather: &mut Gather<'_, '_>, slot: usize) {
     let caller = caller(gather, slot, MemcachedCommand::Config, false);
     let Some(view) = &gather.core.cluster else {
         // A Unix socket has no address: the one of the settings is used.
@@ -341,11 +329,7 @@ fn cluster_config<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
     gather.reply_to(slot, |out| Encoder::new(out).cluster_config(version, nodes));
 }
 
-fn run_arithmetic<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    arithmetic: Arithmetic<'a>,
-) {
+fn run_arithmetic<'a>(gather: &mut Gather<'_, 'a>, slot: usize, arithmetic: Arithmetic<'a>) {
     let Arithmetic { key, delta, is_decrement, noreply } = arithmetic;
     let (command, update) = if is_decrement {
         (MemcachedCommand::Decr, Rmw::Decrease(delta))
@@ -356,7 +340,7 @@ fn run_arithmetic<'a, E: Engine>(
     request(gather, caller, key, Op::Update(update), Shape::McNumber);
 }
 
-fn touch_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, touch: Touch<'a>) {
+fn touch_key<'a>(gather: &mut Gather<'_, 'a>, slot: usize, touch: Touch<'a>) {
     let caller = caller(gather, slot, MemcachedCommand::Touch, touch.noreply);
     let expires_at = expiry_from_exptime(touch.exptime, gather.core.now);
     let update = Op::Update(Rmw::SetExpiry(expires_at));
@@ -366,23 +350,14 @@ fn touch_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, touch: 
 
 /// flush_all, at once or at a later time. In a cluster it flushes all shards, because memcached
 /// clients do not know which node serves what; a later flush is known only to this server.
-fn flush_later<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    delay: i64,
-    noreply: bool,
-) {
+fn flush_later(gather: &mut Gather<'_, '_>, slot: usize, delay: i64, noreply: bool) {
     let caller = caller(gather, slot, MemcachedCommand::FlushAll, noreply);
     let flushed = flush_at(gather, slot, delay);
     say_line(gather, caller, flushed.err().unwrap_or(Reply::Ok));
 }
 
 /// Whether everything was flushed, or will be; or why not.
-fn flush_at<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    delay: i64,
-) -> Result<(), Reply> {
+fn flush_at(gather: &mut Gather<'_, '_>, slot: usize, delay: i64) -> Result<(), Reply> {
     gather.settle(slot);
     gather.core.connections[slot].has_written = true;
     let at = expiry_from_exptime(delay.max(0), gather.core.now);

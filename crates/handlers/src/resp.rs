@@ -54,7 +54,6 @@ use counters::CommandIndex;
 pub use discard::{GivenUp, give_up};
 use runtime::connection::{Ending, Replies};
 use runtime::core::{Core, timing};
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::acl::Standing;
 use sessions::slow_log::is_timed_alone;
@@ -97,11 +96,7 @@ fn is_plain_read(command: &Command<'_>) -> bool {
 }
 
 /// Runs as many commands from the front of `input` as may run now.
-pub fn feed_resp<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    input: &'a [u8],
-) -> Fed {
+pub fn feed_resp<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [u8]) -> Fed {
     if gather.core.connections[slot].resp().discard.is_some() {
         return skip_refused(gather, slot, input);
     }
@@ -145,13 +140,13 @@ pub fn feed_resp<'a, E: Engine>(
 /// Runs one command. False: it has to wait (CLIENT PAUSE, a barrier) and is parsed again later,
 /// or it is answered in slices and goes on later.
 #[inline]
-fn command<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn command<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: Result<Command<'a>, CommandError<'a>>,
     raw: &'a [u8],
 ) -> bool {
-    if E::ROUTES {
+    if gather.routes() {
         gather.only_reads = gather.only_reads
             && (parsed.as_ref().is_ok_and(is_plain_read) || is_queued(gather, slot, &parsed));
     }
@@ -161,7 +156,7 @@ fn command<'a, E: Engine>(
         && resp.transaction.is_none()
         && resp.replies == Replies::On
         && (!gather.core.has_exceptions || is_unexceptional(gather, slot));
-    if E::ROUTES && !gather.enter(slot, is_plain && is_on_one_key(&parsed)) {
+    if gather.routes() && !gather.enter(slot, is_plain && is_on_one_key(&parsed)) {
         return false;
     }
     if is_plain
@@ -197,8 +192,8 @@ fn command<'a, E: Engine>(
 /// Whether a command changes nothing but this connection's transaction; EXEC looks at what was
 /// queued.
 #[cold]
-fn is_queued<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn is_queued<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: &Result<Command<'a>, CommandError<'a>>,
 ) -> bool {
@@ -210,8 +205,8 @@ fn is_queued<'a, E: Engine>(
 }
 
 /// Makes all checks between a command and its effect.
-fn admit<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn admit<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: Result<Command<'a>, CommandError<'a>>,
     raw: &'a [u8],
@@ -286,8 +281,8 @@ fn admit<'a, E: Engine>(
 }
 
 /// Runs or queues a command that has passed all checks.
-fn perform_admitted<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn perform_admitted<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     parsed: Result<Command<'a>, CommandError<'a>>,
     raw: &'a [u8],
@@ -305,8 +300,8 @@ fn perform_admitted<'a, E: Engine>(
 /// Refuses a command of a client that has not logged in. An unknown command is reported as such
 /// first.
 #[cold]
-fn turn_away<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn turn_away<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     parsed: &Result<Command<'a>, CommandError<'a>>,
 ) {
@@ -321,8 +316,8 @@ fn turn_away<'a, E: Engine>(
 
 /// Runs a command by itself and times it. Commands gathered before it are executed first and
 /// not included.
-fn timed<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn timed<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     parsed: Result<Command<'a>, CommandError<'a>>,
     raw: &'a [u8],
@@ -333,8 +328,8 @@ fn timed<'a, E: Engine>(
     timing::ran_alone(gather.core, caller.slot, caller.index, began, raw);
 }
 
-fn perform<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn perform<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     parsed: Result<Command<'a>, CommandError<'a>>,
     raw: &'a [u8],
@@ -349,11 +344,7 @@ fn perform<'a, E: Engine>(
 }
 
 /// CLIENT PAUSE: whether a command waits.
-fn must_wait<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    id: Option<CommandId>,
-) -> bool {
+fn must_wait(gather: &mut Gather<'_, '_>, slot: usize, id: Option<CommandId>) -> bool {
     let Some(pause) = gather.core.pauses.current() else { return false };
     let Some(id) = id else { return false };
     let flags = id.spec().flags;
@@ -370,12 +361,12 @@ fn must_wait<'a, E: Engine>(
 }
 
 /// An inline command with escapes: its words are not in the input, so it runs by itself.
-fn rewritten<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, bytes: &[u8]) -> bool {
+fn rewritten(gather: &mut Gather<'_, '_>, slot: usize, bytes: &[u8]) -> bool {
     gather.flush();
     let limits = limits(gather.core, slot);
     let parsed = next_command(&mut Parser::default(), bytes, &limits);
     let Parsed::Done { value, consumed_bytes } = parsed else { return true };
-    let mut inner = Gather::new(gather.engine, gather.core);
+    let mut inner = gather.apart();
     let ran = command(&mut inner, slot, value, &bytes[..consumed_bytes]);
     if !ran {
         keep_rewritten(&mut inner, slot, bytes);
@@ -385,7 +376,7 @@ fn rewritten<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, bytes: 
 }
 
 /// Runs a command that was admitted.
-pub fn run<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, command: Command<'a>) {
+pub fn run<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, command: Command<'a>) {
     match command {
         Command::String(command) => run_string(gather, caller, command),
         Command::Bit(command) => run_bit(gather, caller, command),
@@ -407,11 +398,7 @@ pub fn run<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, comman
 
 /// A command that could not be read.
 #[cold]
-pub fn refuse<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    error: &CommandError<'_>,
-) {
+pub fn refuse(gather: &mut Gather<'_, '_>, caller: Caller, error: &CommandError<'_>) {
     if let CommandError::Argument { id, reply } = error {
         let is_disabled = gather.core.cluster.is_none() && id.spec().group == Group::Cluster;
         let error = if is_disabled { &ErrorReply::ClusterDisabled } else { reply };

@@ -46,9 +46,9 @@ use super::{Clock, Shop};
 use placed::Placed;
 
 /// The batch of one worker in the making. `'a` is the lifetime of the received bytes.
-pub struct Batch<'b, 'a, 'k, E, T> {
+pub struct Batch<'b, 'a, 'k, T> {
     /// Executes the batch.
-    pub engine: &'b mut E,
+    pub engine: &'b mut (dyn Engine + 'b),
     /// Hash, limits, counters.
     pub core: &'b Core,
     /// The state that all workers share.
@@ -70,15 +70,15 @@ pub struct Batch<'b, 'a, 'k, E, T> {
     heavy_count: usize,
 }
 
-impl<'b, 'a, 'k, E: Engine, T: Outlet> Batch<'b, 'a, 'k, E, T> {
+impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
     /// An empty batch.
     pub fn new(
-        engine: &'b mut E,
+        engine: &'b mut (dyn Engine + 'b),
         core: &'b Core,
         (shop, clock): (&'b Shop, Clock),
         out: Outgoing<'b, 'k, T>,
         items: &'b mut [u8],
-    ) -> Batch<'b, 'a, 'k, E, T> {
+    ) -> Batch<'b, 'a, 'k, T> {
         let (requests, pendings, origins) = (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
         let mut out = out;
         let mut gate = core.shared.data().and_then(Data::gate);

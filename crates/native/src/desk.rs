@@ -33,9 +33,9 @@ pub struct Desk {
 }
 
 /// The state for serving frames.
-pub struct Service<'s, E> {
+pub struct Service<'s> {
     /// Executes the batches.
-    pub engine: &'s mut E,
+    pub engine: &'s mut (dyn Engine + 's),
     /// Hash, limits, counters.
     pub core: &'s Core,
     /// The state that all workers share.
@@ -60,9 +60,9 @@ impl Default for Desk {
 
 impl Desk {
     /// Serves all frames that have arrived.
-    pub fn serve<'a, E: Engine, T: Outlet>(
+    pub fn serve<'a, T: Outlet>(
         &mut self,
-        service: &mut Service<'_, E>,
+        service: &mut Service<'_>,
         mut arrivals: impl Iterator<Item = (Sender, &'a [u8])>,
         outlet: &mut T,
     ) {
@@ -83,9 +83,9 @@ impl Desk {
     }
 
     /// Answers all frames of requests busy, and handles the others as usual (K18).
-    pub fn shed<'a, E, T: Outlet>(
+    pub fn shed<'a, T: Outlet>(
         &mut self,
-        service: &Service<'_, E>,
+        service: &Service<'_>,
         arrivals: impl Iterator<Item = (Sender, &'a [u8])>,
         outlet: &mut T,
     ) {
@@ -103,9 +103,9 @@ impl Desk {
 
     /// Examines one frame: its session and its contents.
     #[inline]
-    fn look<'a, E, T: Outlet>(
+    fn look<'a, T: Outlet>(
         &mut self,
-        service: &Service<'_, E>,
+        service: &Service<'_>,
         arrival: (Sender, &'a [u8]),
         outlet: &mut T,
     ) -> Option<Seen<'a>> {
@@ -124,9 +124,9 @@ impl Desk {
     }
 
     #[cold]
-    fn look_closer<E, T: Outlet>(
+    fn look_closer<T: Outlet>(
         &mut self,
-        service: &Service<'_, E>,
+        service: &Service<'_>,
         caller: Caller<'_>,
         counters: &WorkerCounters,
         outlet: &mut T,
@@ -155,9 +155,9 @@ impl Desk {
         }
     }
 
-    fn execute<'a, E: Engine, T: Outlet>(
+    fn execute<'a, T: Outlet>(
         &mut self,
-        service: &mut Service<'_, E>,
+        service: &mut Service<'_>,
         seen: &[Seen<'a>],
         outlet: &mut T,
     ) {
@@ -168,7 +168,7 @@ impl Desk {
         let Desk { known, frame, items } = self;
         let known = &*known;
         let out = Outgoing::new(frame, outlet, shop.key.as_ref(), core.counters());
-        let mut batch: Batch<'_, 'a, '_, E, T> =
+        let mut batch: Batch<'_, 'a, '_, T> =
             Batch::new(&mut *service.engine, core, (shop, clock), out, items);
         for Seen { place, frame } in seen {
             let session = known.at(*place);
@@ -184,8 +184,8 @@ impl Desk {
 
 /// Counts a frame that has arrived, and drops it if it is invalid.
 #[inline]
-fn admit_frame<'a, E, T: Outlet>(
-    service: &Service<'_, E>,
+fn admit_frame<'a, T: Outlet>(
+    service: &Service<'_>,
     (sender, bytes): (Sender, &'a [u8]),
     outlet: &mut T,
 ) -> Option<Frame<'a>> {

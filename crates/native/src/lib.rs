@@ -182,7 +182,7 @@ impl Native {
     }
 
     /// Serves the datagrams that have arrived at a port.
-    pub fn serve_port<E: Engine>(&mut self, index: usize, engine: &mut E, core: &Core) {
+    pub fn serve_port(&mut self, index: usize, engine: &mut dyn Engine, core: &Core) {
         let Native { shop, desk, ports, .. } = self;
         let clock = Clock::now(&core.shared);
         ports.serve(index, desk, &mut Service { engine, core, shop, clock });
@@ -190,7 +190,7 @@ impl Native {
 
     /// Serves the ports that are due, whatever the poller reports. Returns whether some still are.
     #[inline]
-    pub fn serve_due<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
+    pub fn serve_due(&mut self, engine: &mut dyn Engine, core: &Core) -> bool {
         let mut from = 0;
         while let Some(index) = self.ports.next_due(from) {
             self.serve_port(index, engine, core);
@@ -201,7 +201,7 @@ impl Native {
 
     /// Serves the clients in shared memory that have work. Returns whether any had.
     #[inline]
-    pub fn serve_shm<E: Engine>(&mut self, engine: &mut E, core: &Core) -> bool {
+    pub fn serve_shm(&mut self, engine: &mut dyn Engine, core: &Core) -> bool {
         if self.shm.is_empty() {
             return false;
         }
@@ -272,7 +272,7 @@ impl Native {
     }
 
     /// Answers all frames that have arrived, then closes everything.
-    pub fn drain<E: Engine>(&mut self, engine: &mut E, core: &Core) {
+    pub fn drain(&mut self, engine: &mut dyn Engine, core: &Core) {
         for index in 0..self.ports.count() {
             self.serve_port(index, engine, core);
         }

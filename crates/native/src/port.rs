@@ -19,7 +19,6 @@ use landing::udp::{KernelQueue, Udp};
 use landing::uring::UringUdp;
 use landing::{Completion, SendError, Sender, Transport, Zone, ZoneSize};
 use runtime::core::Core;
-use runtime::engine::Engine;
 use wire::native::{Frame, FrameError};
 
 use super::desk::{Desk, Service};
@@ -110,7 +109,7 @@ impl<T: Source> Port<T> {
     }
 
     /// Receives, executes and answers. Returns whether any datagram had arrived.
-    pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) -> bool {
+    pub fn serve(&mut self, desk: &mut Desk, service: &mut Service<'_>) -> bool {
         let mut burst_count = 0;
         while burst_count < BURSTS_MAX && self.receive() {
             burst_count += 1;
@@ -128,7 +127,7 @@ impl<T: Source> Port<T> {
 
     /// Answers frames busy while the kernel's queue is too long.
     #[cold]
-    fn shed<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) {
+    fn shed(&mut self, desk: &mut Desk, service: &mut Service<'_>) {
         for _ in 0..SHED_BURSTS_MAX {
             let queue = self.transport.kernel_queue();
             let is_high = queue.is_ok_and(|queue| self.pressure.update(&queue));

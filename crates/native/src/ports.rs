@@ -5,7 +5,6 @@ use std::os::fd::BorrowedFd;
 use landing::udp::Udp;
 use landing::uring::UringUdp;
 use runtime::core::Core;
-use runtime::engine::Engine;
 
 use super::desk::{Desk, Service};
 use super::port::Port;
@@ -60,12 +59,7 @@ impl Ports {
     }
 
     /// Serves the datagrams that arrived at one port. Returns whether there were any.
-    pub fn serve<E: Engine>(
-        &mut self,
-        index: usize,
-        desk: &mut Desk,
-        service: &mut Service<'_, E>,
-    ) -> bool {
+    pub fn serve(&mut self, index: usize, desk: &mut Desk, service: &mut Service<'_>) -> bool {
         let Some(any) = self.0.get_mut(index) else { return false };
         let has_served = with_port!(any, port => port.serve(desk, service));
         if has_served {

@@ -29,7 +29,6 @@ use config::StartError;
 use counters::WorkerCounters;
 use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, RingSize};
 use landing::{Lane, Sender};
-use runtime::engine::Engine;
 use runtime::shm_client::{SLOT_BITS, ShmClient, ShmGuest};
 
 use super::desk::{Desk, Service};
@@ -206,7 +205,7 @@ impl ShmPort {
     }
 
     /// Executes and answers the collected frames.
-    pub fn serve<E: Engine>(&mut self, desk: &mut Desk, service: &mut Service<'_, E>) {
+    pub fn serve(&mut self, desk: &mut Desk, service: &mut Service<'_>) {
         let ShmPort { clients, arena, frames, .. } = self;
         let arena = &**arena;
         let arrivals =

@@ -33,23 +33,25 @@ pub const HEAVY_REQUESTS_MAX: usize = 8;
 
 /// Executes batches of requests.
 pub trait Engine {
-    /// Whether requests go to the worker that a router names. A constant, so that a worker that
-    /// executes its own requests pays nothing for the question.
-    const ROUTES: bool = false;
-
-    /// The engine's state of a batch in the making: empty, unless it routes.
-    type Here: Default;
+    /// Whether requests go to the worker that a router names.
+    fn routes(&self) -> bool {
+        false
+    }
 
     /// The key is in the batch in the making: its bucket may be fetched from memory.
     fn prefetch(&mut self, hash: KeyHash);
 
-    /// Executes a batch, in order.
-    fn execute<S: Answering>(
+    /// Executes requests, in order.
+    fn execute(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
-        sink: &mut S,
+        sink: &mut dyn Answering,
     );
+
+    /// Executes a worker's batch. If the engine routes, it is the batch of which it remembers what
+    /// it was told by [`Engine::ask`] and [`Engine::join`].
+    fn execute_batch(&mut self, requests: &[Request<'_, Rmw<'_>>], sink: ReplySink<'_>);
 
     /// The compactions since the last call.
     fn take_compacted(&mut self) -> Compacted {
@@ -74,11 +76,11 @@ pub trait Engine {
 
     /// Executes requests of one slot's shard where a cluster's writes are executed; otherwise like
     /// [`Engine::execute`].
-    fn execute_apart<S: Answering>(
+    fn execute_apart(
         &mut self,
         now: UnixMillis,
         (_slot, requests): (Slot, &[Request<'_, Rmw<'_>>]),
-        sink: &mut S,
+        sink: &mut dyn Answering,
     ) -> Apart {
         self.execute(now, requests, sink);
         Apart::Done
@@ -101,7 +103,7 @@ pub trait Engine {
         &mut self,
         now: UnixMillis,
         range: &Range<'_>,
-        visit: impl FnMut(&Item<'_>),
+        visit: &mut dyn FnMut(&Item<'_>),
     ) -> Option<Result<RangeEnd, NoOrder>> {
         self.session().map(|session| session.range(now, range, visit))
     }
@@ -121,12 +123,12 @@ pub trait Engine {
 
     /// Picks the worker for a request, given the length of the batch in the making. A request that
     /// stays here must join it. Call it only after [`Engine::may_send`].
-    fn ask(&mut self, _core: &mut Core, _here: &mut Self::Here, _asking: Asking<'_>) -> Asked {
+    fn ask(&mut self, _core: &mut Core, _asking: Asking<'_>) -> Asked {
         unreachable!("only an engine that routes is asked where a request goes");
     }
 
     /// A request joins the batch without a call of [`Engine::ask`].
-    fn join(&mut self, _here: &mut Self::Here, _hash: KeyHash, _key: &[u8]) {
+    fn join(&mut self, _hash: KeyHash, _key: &[u8]) {
         unreachable!("only an engine that routes remembers anything of a batch");
     }
 
@@ -136,25 +138,14 @@ pub trait Engine {
     fn offer_tail(
         &mut self,
         _core: &mut Core,
-        _here: &mut Self::Here,
         _requests: &[Request<'_, Rmw<'_>>],
         _pendings: &[Pending],
     ) -> usize {
         0
     }
 
-    /// Executes the batch in the making.
-    fn execute_here(
-        &mut self,
-        _requests: &[Request<'_, Rmw<'_>>],
-        _sink: ReplySink<'_>,
-        _here: &mut Self::Here,
-    ) {
-        unreachable!("only an engine that routes remembers anything of a batch");
-    }
-
     /// Finishes the batch, after it was executed and its replies were written.
-    fn finish(&mut self, _core: &mut Core, _here: &mut Self::Here) {
+    fn finish(&mut self, _core: &mut Core) {
         unreachable!("only an engine that routes has requests to finish");
     }
 
@@ -166,12 +157,7 @@ pub trait Engine {
 
     /// Adds a reply behind those that the connection awaits. Call it only after
     /// [`Engine::may_send`].
-    fn say<T>(
-        &mut self,
-        _core: &mut Core,
-        _slot: usize,
-        _encode: impl FnOnce(&mut Vec<u8>) -> T,
-    ) -> T {
+    fn say(&mut self, _core: &mut Core, _slot: usize, _encode: &mut dyn FnMut(&mut Vec<u8>)) {
         unreachable!("only an engine that routes has replies that are waited for");
     }
 }
@@ -219,6 +205,10 @@ pub struct Sending<'s> {
 
 /// The engine of a worker: its own session, and the links to other workers.
 pub trait Home: Engine {
+    /// What [`Engine::routes`] returns: a constant, so that a worker that executes its own requests
+    /// pays nothing for the question.
+    const ROUTES: bool = false;
+
     /// The worker's session.
     fn own_session(&mut self) -> &mut Session;
 
@@ -353,18 +343,10 @@ impl RunToCompletion {
             compaction: config.compaction.then(|| Compaction::new(config.compacts)),
         }
     }
-}
 
-impl Engine for RunToCompletion {
-    type Here = ();
-
+    /// [`Engine::execute`], compiled for a type of sink.
     #[inline]
-    fn prefetch(&mut self, hash: KeyHash) {
-        self.session.prefetch(hash);
-    }
-
-    #[inline]
-    fn execute<S: Answering>(
+    pub fn execute_into<S: Answering>(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
@@ -374,6 +356,26 @@ impl Engine for RunToCompletion {
             Some(compaction) => compaction.execute(&mut self.session, now, requests, sink),
             None => self.session.execute(now, requests, sink),
         }
+    }
+}
+
+impl Engine for RunToCompletion {
+    #[inline]
+    fn prefetch(&mut self, hash: KeyHash) {
+        self.session.prefetch(hash);
+    }
+
+    fn execute(
+        &mut self,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        mut sink: &mut dyn Answering,
+    ) {
+        self.execute_into(now, requests, &mut sink);
+    }
+
+    fn execute_batch(&mut self, requests: &[Request<'_, Rmw<'_>>], mut sink: ReplySink<'_>) {
+        self.execute_into(sink.now, requests, &mut sink);
     }
 
     #[inline]
@@ -394,18 +396,20 @@ impl Home for RunToCompletion {
 }
 
 impl Engine for LockedSession<'_> {
-    type Here = ();
-
     /// Taking the locks has fetched the buckets.
     fn prefetch(&mut self, _hash: KeyHash) {}
 
-    fn execute<S: Answering>(
+    fn execute(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
-        sink: &mut S,
+        mut sink: &mut dyn Answering,
     ) {
-        LockedSession::execute(self, now, requests, sink);
+        LockedSession::execute(self, now, requests, &mut sink);
+    }
+
+    fn execute_batch(&mut self, requests: &[Request<'_, Rmw<'_>>], mut sink: ReplySink<'_>) {
+        LockedSession::execute(self, sink.now, requests, &mut sink);
     }
 
     fn session(&mut self) -> Option<&mut Session> {

@@ -1,12 +1,11 @@
 //! Begins the flush that a command requests; `core::flushing` states the rules.
 
 use runtime::core::flushing::{VISITED_AT_FIRST_MAX, advance};
-use runtime::engine::Engine;
 use store::Flush;
 
 use crate::gather::Gather;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
+impl<'a> Gather<'_, 'a> {
     /// Deletes everything. Returns false if the log cannot be written. The reply that is written
     /// after this call is sent once the flush is done.
     pub fn flush_store(&mut self, slot: usize) -> bool {

@@ -2,7 +2,6 @@
 
 use commands::compaction::Answering;
 use commands::rmw::{Refusal, Rmw};
-use runtime::engine::Engine;
 use store::{Op, Outcome, Pins, Request, Sink};
 
 use super::Gather;
@@ -41,7 +40,7 @@ pub struct Glimpse {
     pub value_len_bytes: usize,
 }
 
-impl<E: Engine> Gather<'_, '_, E> {
+impl Gather<'_, '_> {
     /// Looks at a key, after the requests that the batch has gathered.
     pub fn glimpse(&mut self, key: &[u8]) -> Glimpse {
         let (now, mut value_len_bytes) = (self.core.now, 0);

@@ -10,7 +10,6 @@
 //! the short ones behind them.
 
 use commands::work::Work;
-use runtime::engine::Engine;
 
 use crate::gather::Gather;
 
@@ -19,7 +18,7 @@ const SHORT_VALUE_BYTES_MAX: usize = 64 << 10;
 /// A longer command, such as an MSET of many keys, is as much work as a long value.
 pub const SHORT_COMMAND_BYTES_MAX: usize = 64 << 10;
 
-impl<E: Engine> Gather<'_, '_, E> {
+impl Gather<'_, '_> {
     /// Whether a command waits until connections with short commands have had their turn. `is_long`
     /// looks at the values that the command may read or copy.
     pub fn waits_behind_others(
@@ -28,14 +27,14 @@ impl<E: Engine> Gather<'_, '_, E> {
         command_bytes: usize,
         is_long: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
-        ((E::ROUTES || self.core.turn.is_beside_others()) && self.stands_back(slot, is_long))
+        ((self.routes || self.core.turn.is_beside_others()) && self.stands_back(slot, is_long))
             || self.long_command_waits(slot, command_bytes)
     }
 
     fn stands_back(&mut self, slot: usize, is_long: impl FnOnce(&mut Self) -> bool) -> bool {
         // A slow connection's cost is charged once the command has run; where another worker runs
         // it, the cost has to be known before.
-        if (!E::ROUTES && self.core.is_slow(slot)) || !is_long(self) {
+        if (!self.routes && self.core.is_slow(slot)) || !is_long(self) {
             return false;
         }
         let has_stood_back = self.core.is_slow(slot);
@@ -43,7 +42,7 @@ impl<E: Engine> Gather<'_, '_, E> {
         if self.core.turn.is_beside_others() && !has_stood_back {
             return true;
         }
-        E::ROUTES && !self.core.begin_long_elsewhere(slot)
+        self.routes && !self.core.begin_long_elsewhere(slot)
     }
 
     /// The check for a command that is known by its length alone. One that continues is charged

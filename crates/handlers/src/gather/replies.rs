@@ -2,7 +2,6 @@
 
 use commands::reply::Shape;
 use commands::rmw::Rmw;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::Op;
 use wire::Parsed;
@@ -10,7 +9,7 @@ use wire::resp::{Encoder, ErrorReply, Limits, Parser};
 
 use super::Gather;
 
-impl<'a, E: Engine> Gather<'_, 'a, E> {
+impl<'a> Gather<'_, 'a> {
     /// One request on one key.
     #[inline]
     pub fn single(&mut self, caller: Caller, key: &'a [u8], op: Op<'a, Rmw<'a>>, shape: Shape) {

@@ -2,7 +2,6 @@
 
 use counters::MemcachedCommand;
 use runtime::connection::Ending;
-use runtime::engine::Engine;
 use wire::memcached::{Encoder, EventTopics, Reply};
 
 use super::Caller;
@@ -10,7 +9,7 @@ use crate::gather::Gather;
 use crate::memcached::{caller, say_line};
 
 /// shutdown: the server ends as on SIGTERM, if the settings allow clients to end it.
-pub(super) fn shut_down<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, is_valid: bool) {
+pub(super) fn shut_down(gather: &mut Gather<'_, '_>, slot: usize, is_valid: bool) {
     let caller = caller(gather, slot, MemcachedCommand::Shutdown, false);
     // A datagram's sender may be forged.
     let is_datagram = gather.core.connections[slot].exchange.is_some();
@@ -27,11 +26,7 @@ pub(super) fn shut_down<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, 
 }
 
 /// refresh_certs: reads the certificates again, as SIGHUP does, for new connections.
-pub(super) fn refresh_certificates<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    slot: usize,
-    noreply: bool,
-) {
+pub(super) fn refresh_certificates(gather: &mut Gather<'_, '_>, slot: usize, noreply: bool) {
     let caller = caller(gather, slot, MemcachedCommand::RefreshCerts, noreply);
     match gather.core.shared.tls().map(|tls| tls.reload()) {
         // An error is answered even with noreply, as is the one below.
@@ -49,12 +44,7 @@ pub(super) fn refresh_certificates<E: Engine>(
 }
 
 /// cache_memlimit: changes the memory as CONFIG SET maxmemory does.
-pub(super) fn limit_memory<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    slot: usize,
-    mib: u64,
-    noreply: bool,
-) {
+pub(super) fn limit_memory(gather: &mut Gather<'_, '_>, slot: usize, mib: u64, noreply: bool) {
     let caller = caller(gather, slot, MemcachedCommand::CacheMemlimit, noreply);
     // A datagram's sender may be forged.
     let is_datagram = gather.core.connections[slot].exchange.is_some();
@@ -70,8 +60,8 @@ pub(super) fn limit_memory<E: Engine>(
 }
 
 /// `watch`: from now on the connection gets lines, and its input is skipped.
-pub(super) fn stream_events<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn stream_events(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     topics: EventTopics,
     noreply: bool,

@@ -4,7 +4,6 @@
 
 use counters::MemcachedCommand;
 use runtime::connection::Ending;
-use runtime::engine::Engine;
 use sessions::logins::Origin;
 use wire::memcached::binary::{Request, Status, Verb};
 use wire::memcached::{Command, Encoder, Rejection, Reply, Store, StoreVerb};
@@ -14,8 +13,8 @@ use crate::memcached::binary::{binary_refuse, binary_say};
 use crate::memcached::{caller, run_memcached};
 
 /// Before the login only the login itself, `version` and `quit` are accepted.
-pub(super) fn authenticate<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn authenticate<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: Result<Command<'a>, Rejection<'a>>,
 ) {
@@ -38,8 +37,8 @@ pub(super) fn authenticate<'a, E: Engine>(
 /// # Errors
 ///
 /// The line that says why not.
-fn let_in<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn let_in<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     given: Option<(&[u8], &[u8])>,
 ) -> Result<(), &'static [u8]> {
@@ -65,7 +64,7 @@ fn let_in<'a, E: Engine>(
     Ok(())
 }
 
-fn log_in_memcached<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, body: &[u8]) {
+fn log_in_memcached(gather: &mut Gather<'_, '_>, slot: usize, body: &[u8]) {
     let blank = body.iter().position(|byte| *byte == b' ');
     match let_in(gather, slot, blank.map(|at| (&body[..at], &body[at + 1..]))) {
         Ok(()) => gather.reply_to(slot, |out| Encoder::new(out).reply(Reply::Stored)),
@@ -75,11 +74,7 @@ fn log_in_memcached<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, 
 
 /// SASL's list mechs, auth and step. As in memcached, a client that starts a new login loses
 /// the old one.
-pub(super) fn sasl<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    request: &Request<'a>,
-) {
+pub(super) fn sasl<'a>(gather: &mut Gather<'_, 'a>, slot: usize, request: &Request<'a>) {
     caller(gather, slot, MemcachedCommand::Auth, false);
     let protocol_state = gather.core.connections[slot].memcached();
     protocol_state.needs_auth = true;
@@ -104,7 +99,7 @@ pub(super) fn sasl<'a, E: Engine>(
 
 /// Replies with an error and keeps the connection, as memcached does: the client may try again.
 /// A connection that sends garbage is closed by the parser.
-fn client_error<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, line: &[u8]) {
+fn client_error(gather: &mut Gather<'_, '_>, slot: usize, line: &[u8]) {
     gather.reply_to(slot, |out| out.extend_from_slice(line));
     let ending = gather.core.connections[slot].ending;
     debug_assert!(matches!(ending, Ending::Open | Ending::Resting));

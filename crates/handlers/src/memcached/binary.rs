@@ -11,7 +11,6 @@ use commands::rmw::meta::{MetaCount, MetaJoin, NewExpiry};
 use commands::rmw::{Bounded, Rmw, Side};
 use counters::MemcachedCommand;
 use runtime::connection::{Connection, Ending, Framing, ProtocolState};
-use runtime::engine::Engine;
 use sessions::doors::Door;
 use store::{Condition, Expiry, Op, Set};
 use wire::Parsed;
@@ -31,11 +30,7 @@ use crate::memcached::{caller, flush_at, request, request_update, swallow};
 
 /// Whether a connection speaks binary; its first byte decides.
 #[cold]
-pub(super) fn is_binary<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    input: &[u8],
-) -> bool {
+pub(super) fn is_binary(gather: &mut Gather<'_, '_>, slot: usize, input: &[u8]) -> bool {
     let protocol_state = gather.core.connections[slot].memcached();
     if let (Framing::Undecided, Some(first)) = (protocol_state.framing, input.first()) {
         let is_binary = *first == REQUEST_MAGIC;
@@ -45,11 +40,7 @@ pub(super) fn is_binary<'a, E: Engine>(
 }
 
 /// Runs as many requests from the front of `input` as may run now.
-pub(super) fn feed_binary<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    input: &'a [u8],
-) -> Fed {
+pub(super) fn feed_binary<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [u8]) -> Fed {
     let value_max_bytes = usize::try_from(gather.core.value_max_bytes).unwrap_or(usize::MAX);
     let has_auth = gather.core.doors.of(Door::Memcached).asks_login();
     let mut at = 0;
@@ -66,13 +57,13 @@ pub(super) fn feed_binary<'a, E: Engine>(
         match next_request(&input[at..], &Rules { value_max_bytes, access }) {
             Parsed::Done { value, consumed_bytes } => {
                 let is_on_one_key = value.as_ref().is_ok_and(|it| it.verb.is_on_one_key());
-                if E::ROUTES && !gather.enter(slot, is_on_one_key) {
+                if gather.routes() && !gather.enter(slot, is_on_one_key) {
                     return Fed::up_to(at, 0);
                 }
-                if E::ROUTES {
+                if gather.routes() {
                     gather.only_reads &= value.as_ref().is_ok_and(|it| is_plain_read(it.verb));
                 }
-                let is_long = |gather: &mut Gather<'_, 'a, E>| {
+                let is_long = |gather: &mut Gather<'_, 'a>| {
                     value.as_ref().is_ok_and(|it| is_long_binary(gather, slot, it))
                 };
                 if gather.waits_behind_others(slot, consumed_bytes, is_long) {
@@ -98,8 +89,8 @@ pub(super) fn feed_binary<'a, E: Engine>(
 }
 
 /// A response that does not come from the batch.
-pub(super) fn binary_say<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn binary_say(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     head: Head,
     encode: impl FnOnce(&mut Encoder<'_>),
@@ -108,20 +99,11 @@ pub(super) fn binary_say<'a, E: Engine>(
 }
 
 /// An error response with a status and its text.
-pub(super) fn binary_refuse<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    head: Head,
-    status: Status,
-) {
+pub(super) fn binary_refuse(gather: &mut Gather<'_, '_>, slot: usize, head: Head, status: Status) {
     binary_say(gather, slot, head, |to| to.refuse(status));
 }
 
-fn refuse_binary<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    refusal: &Refusal<'a>,
-) {
+fn refuse_binary<'a>(gather: &mut Gather<'_, 'a>, slot: usize, refusal: &Refusal<'a>) {
     let caller = caller(gather, slot, MemcachedCommand::Unknown, false);
     gather.core.counters().command(caller.index).errors.add(1);
     let is_too_large = refusal.status == Status::TooLarge;
@@ -136,7 +118,7 @@ fn refuse_binary<'a, E: Engine>(
     }
 }
 
-fn binary<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, request: &Request<'a>) {
+fn binary<'a>(gather: &mut Gather<'_, 'a>, slot: usize, request: &Request<'a>) {
     let Some(command) = command_of(request) else {
         return binary_rare(gather, slot, request);
     };
@@ -146,7 +128,7 @@ fn binary<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, request: &
     request_update(gather, caller, request.key, op, Shape::Binary(shape));
 }
 
-fn binary_flush<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, request: &Request<'a>) {
+fn binary_flush<'a>(gather: &mut Gather<'_, 'a>, slot: usize, request: &Request<'a>) {
     let Request { head, is_quiet, .. } = *request;
     caller(gather, slot, MemcachedCommand::FlushAll, is_quiet);
     if let Err(why) = flush_at(gather, slot, request.exptime()) {
@@ -159,7 +141,7 @@ fn binary_flush<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, requ
 }
 
 /// Requests on no key, or on all keys.
-fn binary_rare<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, request: &Request<'a>) {
+fn binary_rare<'a>(gather: &mut Gather<'_, 'a>, slot: usize, request: &Request<'a>) {
     let Request { head, is_quiet, .. } = *request;
     match request.verb {
         Verb::Stat => gather.on_the_clock(|gather| binary_stats(gather, slot, request)),
@@ -184,10 +166,7 @@ fn binary_rare<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, reque
     }
 }
 
-fn binary_shape<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    request: &Request<'a>,
-) -> BinaryShape {
+fn binary_shape<'a>(gather: &mut Gather<'_, 'a>, request: &Request<'a>) -> BinaryShape {
     let head = request.head;
     let shape = |note_start: usize, note_len: usize| BinaryShape {
         head,
@@ -212,7 +191,7 @@ fn binary_shape<'a, E: Engine>(
     shape(start, note.len())
 }
 
-fn binary_op<'a, E: Engine>(gather: &Gather<'_, 'a, E>, request: &Request<'a>) -> Op<'a, Rmw<'a>> {
+fn binary_op<'a>(gather: &Gather<'_, 'a>, request: &Request<'a>) -> Op<'a, Rmw<'a>> {
     let expires_at = || expiry_from_exptime(request.exptime(), gather.core.now);
     match request.verb {
         Verb::Set | Verb::Add | Verb::Replace => Op::Set(Set {
@@ -251,11 +230,7 @@ fn binary_op<'a, E: Engine>(gather: &Gather<'_, 'a, E>, request: &Request<'a>) -
     }
 }
 
-fn binary_join<'a, E: Engine>(
-    gather: &Gather<'_, 'a, E>,
-    request: &Request<'a>,
-    side: Side,
-) -> Op<'a, Rmw<'a>> {
+fn binary_join<'a>(gather: &Gather<'_, 'a>, request: &Request<'a>, side: Side) -> Op<'a, Rmw<'a>> {
     let (bytes, max_bytes) = (request.value, gather.core.value_max_bytes);
     if request.cas == 0 {
         return Op::Update(Rmw::Join(Bounded { bytes, max_bytes }, side));

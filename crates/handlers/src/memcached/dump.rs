@@ -25,7 +25,6 @@ use replication::cluster::View;
 use replication::cluster::is_own;
 use runtime::connection::Connection;
 use runtime::core::Core;
-use runtime::engine::Engine;
 use runtime::walks::DumpWalk;
 use runtime::walks::dump::{List, Place, Wanted};
 use store::request::{Item, LastUse};
@@ -148,7 +147,7 @@ impl Step<'_> {
 }
 
 /// Lists the keys of this server; in a cluster those that it serves.
-pub(super) fn dump<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, kind: DumpKind) {
+pub(super) fn dump(gather: &mut Gather<'_, '_>, slot: usize, kind: DumpKind) {
     let (command, left_count, left_bytes) = match kind {
         DumpKind::Items { class: 1, count_max: 0 } => {
             (MemcachedCommand::Stats, usize::MAX, ITEMS_BYTES_MAX)
@@ -168,15 +167,15 @@ pub(super) fn dump<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, kind:
 }
 
 /// stats conns.
-pub(super) fn dump_connections<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize) {
+pub(super) fn dump_connections(gather: &mut Gather<'_, '_>, slot: usize) {
     let place = Place::Clients { id: 0, end_id: gather.core.shared.clients().last_id() };
     let (left_count, left_bytes) = (usize::MAX, usize::MAX);
     let wanted = Wanted { list: List::Connections, left_count, left_bytes };
     begin_dump(gather, slot, MemcachedCommand::Stats, place, wanted);
 }
 
-fn begin_dump<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+fn begin_dump(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     command: MemcachedCommand,
     place: Place,
@@ -191,7 +190,7 @@ fn begin_dump<E: Engine>(
 /// Continues a list; returns the number of consumed input bytes: none, or those of its line
 /// (I1).
 #[cold]
-pub(super) fn dump_on<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize) -> usize {
+pub(super) fn dump_on(gather: &mut Gather<'_, '_>, slot: usize) -> usize {
     if !may_list(gather, slot) {
         return 0;
     }
@@ -206,8 +205,8 @@ pub(super) fn dump_on<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize) ->
 
 /// The bytes that are not consumed of the last command, which has that length.
 #[inline]
-pub(super) fn dump_left_bytes<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn dump_left_bytes(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     command_bytes: usize,
 ) -> usize {
@@ -217,7 +216,7 @@ pub(super) fn dump_left_bytes<E: Engine>(
 }
 
 /// Whether lines may be added: see I2 and I4.
-fn may_list<E: Engine>(gather: &Gather<'_, '_, E>, slot: usize) -> bool {
+fn may_list(gather: &Gather<'_, '_>, slot: usize) -> bool {
     match gather.core.connections[slot].exchange {
         Some(_) => !gather.core.is_spent(),
         None => gather.core.may_parse(slot),
@@ -225,7 +224,7 @@ fn may_list<E: Engine>(gather: &Gather<'_, '_, E>, slot: usize) -> bool {
 }
 
 /// Lists as much as the turn and the output take.
-fn dump_slice<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, mut walk: Box<DumpWalk>) {
+fn dump_slice(gather: &mut Gather<'_, '_>, slot: usize, mut walk: Box<DumpWalk>) {
     debug_assert!(gather.core.connections[slot].awaiting.is_empty(), "I2");
     gather.core.note_slice(slot);
     while !walk.is_over() && may_list(gather, slot) {
@@ -251,11 +250,7 @@ fn dump_slice<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, mut walk: 
 }
 
 /// Lists some clients with ids behind one; returns the place after them.
-fn clients_step<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    slot: usize,
-    (id, end_id): (u64, u64),
-) -> Place {
+fn clients_step(gather: &mut Gather<'_, '_>, slot: usize, (id, end_id): (u64, u64)) -> Place {
     let clients = gather.core.shared.clients().between(id, end_id, CLIENTS_AT_ONCE);
     let Core { connections, now, .. } = &mut *gather.core;
     let Connection { exchange, output, .. } = &mut connections[slot];
@@ -274,7 +269,7 @@ fn clients_step<E: Engine>(
     }
 }
 
-fn dump_step<E: Engine>(gather: &mut Gather<'_, '_, E>, slot: usize, walk: &mut DumpWalk) {
+fn dump_step(gather: &mut Gather<'_, '_>, slot: usize, walk: &mut DumpWalk) {
     let (now, turn) = (gather.core.now, gather.core.work());
     let Some(session) = gather.engine.session() else {
         debug_assert!(false, "commands on all keys never run under locks");

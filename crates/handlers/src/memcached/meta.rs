@@ -6,7 +6,6 @@ use commands::rmw::meta::{
 };
 use commands::rmw::{Rmw, Side};
 use counters::{CommandIndex, MemcachedCommand, MetaForm};
-use runtime::engine::Engine;
 use store::{Condition, Expiry, Op, Set};
 use wire::memcached::{
     Meta, MetaEcho, MetaFlags, MetaMode, MetaVerb, Rejection, expiry_from_exptime, meta::base64,
@@ -53,7 +52,7 @@ impl Asked<'_> {
 }
 
 /// Runs a meta command.
-pub(super) fn run_meta<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, meta: Meta<'a>) {
+pub(super) fn run_meta<'a>(gather: &mut Gather<'_, 'a>, slot: usize, meta: Meta<'a>) {
     let (command, kind) = match meta.verb {
         MetaVerb::Get => (MemcachedCommand::Mg, MetaKind::Get),
         MetaVerb::Set => (MemcachedCommand::Ms, MetaKind::Set),
@@ -85,8 +84,8 @@ pub(super) fn run_meta<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usiz
 }
 
 /// Deletes what a refused ms would have replaced.
-pub(super) fn delete_refused<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn delete_refused<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     rejection: &Rejection<'a>,
 ) {
@@ -101,8 +100,8 @@ pub(super) fn delete_refused<'a, E: Engine>(
     apart.flush();
 }
 
-fn ask_meta<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn ask_meta<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     asked: Asked<'a>,
     (key, is_base64): (&'a [u8], bool),
@@ -129,7 +128,7 @@ fn ask_meta<'a, E: Engine>(
     request_update(gather, caller, key, op, Shape::Meta(shape));
 }
 
-fn meta_op<'a, E: Engine>(gather: &Gather<'_, 'a, E>, asked: &Asked<'a>) -> Op<'a, Rmw<'a>> {
+fn meta_op<'a>(gather: &Gather<'_, 'a>, asked: &Asked<'a>) -> Op<'a, Rmw<'a>> {
     let Asked { meta, flags, kind } = asked;
     let time = |exptime: Option<i64>| match exptime {
         None => NewExpiry::KEPT,
@@ -180,11 +179,7 @@ fn meta_op<'a, E: Engine>(gather: &Gather<'_, 'a, E>, asked: &Asked<'a>) -> Op<'
     }
 }
 
-fn meta_set<'a, E: Engine>(
-    gather: &Gather<'_, 'a, E>,
-    value: &'a [u8],
-    flags: &MetaFlags,
-) -> Op<'a, Rmw<'a>> {
+fn meta_set<'a>(gather: &Gather<'_, 'a>, value: &'a [u8], flags: &MetaFlags) -> Op<'a, Rmw<'a>> {
     let time = |exptime: i64| expiry_from_exptime(exptime, gather.core.now);
     let expires_at = time(flags.exptime.unwrap_or(0));
     let join = |side| {

@@ -1,6 +1,5 @@
 //! The memcached commands that may be long (`pace`).
 
-use runtime::engine::Engine;
 use wire::memcached::binary::{Request, Verb};
 use wire::memcached::{Command, Meta, MetaMode, MetaVerb, Rejection, StatsKind, Store, StoreVerb};
 
@@ -8,8 +7,8 @@ use crate::gather::Gather;
 
 /// Whether a command waits until connections with short commands have had their turn.
 #[inline]
-pub(super) fn memcached_waits<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn memcached_waits<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: &Result<Command<'a>, Rejection<'a>>,
     command_bytes: usize,
@@ -24,22 +23,18 @@ pub(super) fn memcached_waits<'a, E: Engine>(
 }
 
 #[inline(never)]
-fn rare_command_waits<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn rare_command_waits<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     command: &Command<'a>,
     len_bytes: usize,
 ) -> bool {
-    let is_long = |gather: &mut Gather<'_, 'a, E>| is_long_memcached(gather, slot, command);
+    let is_long = |gather: &mut Gather<'_, 'a>| is_long_memcached(gather, slot, command);
     gather.waits_behind_others(slot, len_bytes, is_long)
 }
 
 /// Whether a command may copy a long value, or looks at the whole server.
-fn is_long_memcached<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    command: &Command<'a>,
-) -> bool {
+fn is_long_memcached<'a>(gather: &mut Gather<'_, 'a>, slot: usize, command: &Command<'a>) -> bool {
     if gather.core.connections[slot].must_run_now() {
         return false;
     }
@@ -65,8 +60,8 @@ fn is_long_memcached<'a, E: Engine>(
 }
 
 /// The same of a binary request.
-pub(super) fn is_long_binary<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn is_long_binary<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     request: &Request<'a>,
 ) -> bool {

@@ -27,7 +27,6 @@ use base::UnixMillis;
 use commands::reply::Shape;
 use commands::rmw::Rmw;
 use runtime::connection::Connection;
-use runtime::engine::Engine;
 use runtime::walks::Reading;
 use store::Op;
 use wire::memcached::{Keys, Reply};
@@ -42,8 +41,8 @@ const END: &[u8] = b"END\r\n";
 const FIRST_KEYS: usize = 4;
 
 /// Reads keys from the first one on.
-pub(super) fn read_each<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn read_each<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     keys: Keys<'a>,
     with_cas: bool,
@@ -59,15 +58,15 @@ pub(super) fn read_each<'a, E: Engine>(
 
 /// Continues a command whose line begins before `input`; returns how many bytes of it are done.
 #[cold]
-pub(super) fn read_on<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn read_on<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     reading: Reading,
     input: &'a [u8],
 ) -> usize {
     // The whole line had arrived when the command began, and input is not dropped.
     let Some((keys, line_bytes)) = Keys::left_in(input) else { return 0 };
-    if E::ROUTES {
+    if gather.routes() {
         let may_begin = gather.enter(slot, gather.core.cluster.is_some());
         debug_assert!(may_begin, "what it had to wait for was answered when it began");
     }
@@ -82,27 +81,18 @@ pub(super) fn read_on<'a, E: Engine>(
     }
     read_some(gather, slot, reading, keys);
     // Otherwise the caller subtracts the rest.
-    line_bytes - if E::ROUTES { left_bytes(gather, slot, line) } else { 0 }
+    line_bytes - if gather.routes() { left_bytes(gather, slot, line) } else { 0 }
 }
 
 /// The rest of the line of a command that has not finished.
 #[inline]
-pub(super) fn left_bytes<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    line: &[u8],
-) -> usize {
+pub(super) fn left_bytes(gather: &mut Gather<'_, '_>, slot: usize, line: &[u8]) -> usize {
     let Some(reading) = &gather.core.connections[slot].memcached().reading else { return 0 };
     reading.left_bytes + Keys::line_end_bytes(line)
 }
 
 /// Reads as many keys as may be sent.
-fn read_some<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    reading: Reading,
-    mut keys: Keys<'a>,
-) {
+fn read_some<'a>(gather: &mut Gather<'_, 'a>, slot: usize, reading: Reading, mut keys: Keys<'a>) {
     let caller = Caller { slot, index: reading.index, is_quiet: false };
     let Reading { with_cas, touch, .. } = reading;
     let op = touch.map_or(Op::Get, |expires_at| Op::Update(Rmw::SetExpiry(expires_at)));

@@ -9,7 +9,6 @@ use counters::{
 use host::process::Usage;
 use host::process::unix_now;
 use observe::metrics::facts::facts;
-use runtime::engine::Engine;
 use runtime::shared::Shared;
 use rustix::process::getpid;
 use sessions::clients::Client;
@@ -27,11 +26,7 @@ use crate::memcached::binary::binary_refuse;
 use crate::memcached::caller;
 
 /// Answers `stats [kind]`.
-pub(super) fn stats<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    kind: StatsKind<'a>,
-) {
+pub(super) fn stats<'a>(gather: &mut Gather<'_, 'a>, slot: usize, kind: StatsKind<'a>) {
     let caller = caller(gather, slot, MemcachedCommand::Stats, false);
     gather.settle(slot);
     let shared = std::sync::Arc::clone(&gather.core.shared);
@@ -57,11 +52,7 @@ pub(super) fn stats<'a, E: Engine>(
 }
 
 /// Answers `stats` in the binary protocol, where the group is the key.
-pub(super) fn binary_stats<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    request: &Request<'a>,
-) {
+pub(super) fn binary_stats<'a>(gather: &mut Gather<'_, 'a>, slot: usize, request: &Request<'a>) {
     caller(gather, slot, MemcachedCommand::Stats, false);
     gather.settle(slot);
     let head = request.head;
@@ -101,7 +92,7 @@ pub(super) fn binary_stats<'a, E: Engine>(
 }
 
 /// Starts counting prefixes from the next request on, or stops.
-fn count_prefixes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, is_on: bool) {
+fn count_prefixes(gather: &mut Gather<'_, '_>, is_on: bool) {
     gather.core.shared.observations().event_stream.count_prefixes(is_on);
     // Other workers look when their next round begins.
     gather.core.shows_items |= is_on;

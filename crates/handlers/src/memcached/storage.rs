@@ -3,7 +3,6 @@
 use commands::reply::Shape;
 use commands::rmw::{Bounded, Rmw, Side};
 use counters::MemcachedCommand;
-use runtime::engine::Engine;
 use store::{Condition, Expiry, Op, Set};
 use wire::memcached::{Store, StoreVerb, expiry_from_exptime};
 
@@ -12,11 +11,7 @@ use crate::memcached::{caller, request};
 
 /// Runs a storage command.
 #[inline]
-pub(super) fn run_store<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    store: &Store<'a>,
-) {
+pub(super) fn run_store<'a>(gather: &mut Gather<'_, 'a>, slot: usize, store: &Store<'a>) {
     let (command, condition) = match store.verb {
         StoreVerb::Set => (MemcachedCommand::Set, Condition::Always),
         StoreVerb::Add => (MemcachedCommand::Add, Condition::IfAbsent),
@@ -36,7 +31,7 @@ pub(super) fn run_store<'a, E: Engine>(
     request(gather, caller, store.key, Op::Set(set), Shape::McStored);
 }
 
-fn join<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, store: &Store<'a>, side: Side) {
+fn join<'a>(gather: &mut Gather<'_, 'a>, slot: usize, store: &Store<'a>, side: Side) {
     let command = match side {
         Side::Behind => MemcachedCommand::Append,
         Side::Before => MemcachedCommand::Prepend,

@@ -1,7 +1,6 @@
 //! ACL: the users, and the rights of each.
 
 use commands::facts::categories;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use runtime::walks::Written;
 use sessions::acl::{CATEGORIES, DEFAULT_USER, Denied, Selector, User};
@@ -33,8 +32,8 @@ const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 
 /// Runs one of these.
-pub(super) fn acl<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn acl<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     args: ArgIter<'a>,
@@ -60,11 +59,7 @@ pub(super) fn acl<'a, E: Engine>(
     }
 }
 
-fn acl_lines<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    line: impl Fn(&User) -> Vec<u8>,
-) {
+fn acl_lines(gather: &mut Gather<'_, '_>, caller: Caller, line: impl Fn(&User) -> Vec<u8>) {
     let table = gather.core.shared.acl().table();
     gather.say(caller, |encoder| {
         encoder.array_header(table.users().len());
@@ -72,11 +67,7 @@ fn acl_lines<'a, E: Engine>(
     });
 }
 
-fn acl_get_user<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+fn acl_get_user<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let table = gather.core.shared.acl().table();
     let user = args.next().and_then(|name| table.user(name));
     gather.say(caller, |encoder| match user {
@@ -85,11 +76,7 @@ fn acl_get_user<'a, E: Engine>(
     });
 }
 
-fn acl_set_user<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+fn acl_set_user<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let name = args.next().unwrap_or_default();
     match gather.core.shared.acl().set_user(name, args) {
         Ok(()) => {
@@ -100,11 +87,7 @@ fn acl_set_user<'a, E: Engine>(
     }
 }
 
-fn acl_delete_users<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+fn acl_delete_users<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let names = args;
     if args.any(|user| user == DEFAULT_USER) {
         let text = "The 'default' user cannot be removed";
@@ -117,12 +100,12 @@ fn acl_delete_users<'a, E: Engine>(
 
 /// Applies a change of the users: to this worker's connections at once, and to those of others
 /// before they are read again.
-pub(super) fn acl_changed<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn acl_changed(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.core.renew_passes_now(Some(caller.slot));
     gather.core.shared.wake_all();
 }
 
-fn acl_file<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, id: CommandId) {
+fn acl_file(gather: &mut Gather<'_, '_>, caller: Caller, id: CommandId) {
     let acl = gather.core.shared.acl();
     if !acl.has_file() {
         return gather.fail(caller, &NO_FILE);
@@ -140,7 +123,7 @@ fn acl_file<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, id: C
     write_to_disk(gather, caller, Written::Users, |shared| shared.acl().save());
 }
 
-fn acl_cat<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut args: ArgIter<'a>) {
+fn acl_cat<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let Some(wanted) = args.next() else {
         return gather.say(caller, |encoder| encode_names(encoder, &CATEGORIES));
     };
@@ -157,11 +140,7 @@ fn acl_cat<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut ar
     gather.say(caller, |encoder| encode_names(encoder, &names));
 }
 
-fn acl_generate<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+fn acl_generate<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let bits = match (args.next(), args.next()) {
         (None, _) => Some(PASSWORD_BITS),
         (Some(bits), None) => parse_i64(bits),
@@ -185,7 +164,7 @@ fn acl_generate<'a, E: Engine>(
     }
 }
 
-fn acl_log<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut args: ArgIter<'a>) {
+fn acl_log<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let log = &gather.core.shared.observations().auth_log;
     let count = match (args.next(), args.next()) {
         (None, _) => Some(SHOWN),
@@ -210,11 +189,7 @@ fn acl_log<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut ar
     });
 }
 
-fn acl_dry_run<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+fn acl_dry_run<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let name = args.next().unwrap_or_default();
     let table = gather.core.shared.acl().table();
     let Some(user) = table.user(name) else {

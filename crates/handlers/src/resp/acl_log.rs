@@ -1,6 +1,5 @@
 //! Refusals to users: the check before a command, and ACL LOG.
 
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::acl::{DEFAULT_USER, Denied, Standing, User};
 use sessions::auth_log::{Attempt, Failure, Reason};
@@ -39,8 +38,8 @@ pub(super) fn object_of(spec: &'static Spec, args: ArgIter<'_>, denied: Denied) 
 
 /// Checks a command of a user that may not do everything; returns whether it was refused.
 #[inline(never)]
-pub(super) fn is_denied<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn is_denied<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     parsed: &Result<Command<'a>, CommandError<'a>>,
     raw: &[u8],
@@ -67,8 +66,8 @@ pub(super) fn is_denied<'a, E: Engine>(
 }
 
 /// Checks a queued command again: the user may have lost the right meanwhile.
-pub(super) fn is_denied_in_exec<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn is_denied_in_exec(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     parsed: &Result<Command<'_>, CommandError<'_>>,
     raw: &[u8],
@@ -86,8 +85,8 @@ pub(super) fn is_denied_in_exec<'a, E: Engine>(
     true
 }
 
-fn denied<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn denied(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     parsed: &Result<Command<'_>, CommandError<'_>>,
     (raw, is_in_multi): (&[u8], bool),
@@ -115,8 +114,8 @@ fn denied<'a, E: Engine>(
 
 /// Records a failed attempt to log in.
 #[cold]
-pub(super) fn note_failed_login<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn note_failed_login<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     auth: &AuthRequest<'a>,
 ) {
@@ -131,8 +130,8 @@ pub(super) fn note_failed_login<'a, E: Engine>(
 
 /// Records that CLIENT TRACKING was refused for keys that the user may not read.
 #[cold]
-pub(super) fn note_denied_prefix<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn note_denied_prefix(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     prefix: &[u8],
     user: &User,
@@ -142,7 +141,7 @@ pub(super) fn note_denied_prefix<'a, E: Engine>(
     note_refusal(gather, caller, Attempt { reason: Reason::Key, is_in_multi, object, user });
 }
 
-fn note_refusal<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, attempt: Attempt) {
+fn note_refusal(gather: &mut Gather<'_, '_>, caller: Caller, attempt: Attempt) {
     match attempt.reason {
         Reason::Command => gather.core.counters().denied_commands.add(1),
         Reason::Key => gather.core.counters().denied_keys.add(1),

@@ -25,7 +25,6 @@ use budget::Kind;
 use commands::rmw::Rmw;
 use commands::rmw::bits::Combined;
 use commands::work::Work;
-use runtime::engine::Engine;
 use runtime::walks::BitOpWalk;
 use runtime::walks::Caller;
 use runtime::walks::{Slice, Source};
@@ -64,8 +63,8 @@ struct Survey {
 }
 
 /// BITOP.
-pub(super) fn bit_op<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn bit_op<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     operation: BitOperation,
     target: &'a [u8],
@@ -105,8 +104,8 @@ pub(super) fn bit_op<'a, E: Engine>(
 }
 
 /// Combines the next block; the last one also writes and replies.
-pub(super) fn bit_op_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn bit_op_slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &mut BitOpWalk,
     command: &[u8],
@@ -136,11 +135,7 @@ pub(super) fn bit_op_slice<'a, E: Engine>(
 }
 
 /// Does everything under the locks.
-fn bit_op_at_once<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    combine: Combine<'_>,
-) {
+fn bit_op_at_once(gather: &mut Gather<'_, '_>, caller: Caller, combine: Combine<'_>) {
     let source_count = combine.sources.len() as u64;
     match with_held(gather, caller.slot, combine.all_keys(), combine) {
         Ok((len_bytes, found)) => {
@@ -152,11 +147,7 @@ fn bit_op_at_once<'a, E: Engine>(
 }
 
 /// Drops the blocks; returns whether the sources still fit into the booked memory.
-fn begin_again<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    walk: &mut BitOpWalk,
-    combine: Combine<'_>,
-) -> bool {
+fn begin_again(gather: &mut Gather<'_, '_>, walk: &mut BitOpWalk, combine: Combine<'_>) -> bool {
     let survey = survey(gather, combine.sources);
     let fits = survey.longest_bytes <= walk.result.capacity();
     walk.result.clear();
@@ -165,7 +156,7 @@ fn begin_again<'a, E: Engine>(
     fits
 }
 
-fn survey<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, sources: Keys<'_>) -> Survey {
+fn survey(gather: &mut Gather<'_, '_>, sources: Keys<'_>) -> Survey {
     let mut survey =
         Survey { versions: Vec::with_capacity(sources.len()), longest_bytes: 0, total_bytes: 0 };
     for key in sources {
@@ -179,8 +170,8 @@ fn survey<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, sources: Keys<'_>) -> S
 }
 
 /// Combines the next block of every source.
-fn add_block<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn add_block(
+    gather: &mut Gather<'_, '_>,
     walk: &mut BitOpWalk,
     combine: Combine<'_>,
 ) -> Result<(), HasChanged> {
@@ -218,8 +209,8 @@ fn add_block<'a, E: Engine>(
 }
 
 /// Writes the result if no source has changed, and replies.
-fn write_combined<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn write_combined(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &BitOpWalk,
     combine: Combine<'_>,
@@ -255,7 +246,7 @@ fn combine_of<'c>(walk: &BitOpWalk, target: &'c [u8], command: &'c [u8]) -> Comb
 }
 
 /// Whether no source has changed since it was first looked at.
-fn is_same<E: Engine>(walk: &BitOpWalk, held: &mut Held<'_, E>, sources: Keys<'_>) -> bool {
+fn is_same(walk: &BitOpWalk, held: &mut Held<'_>, sources: Keys<'_>) -> bool {
     sources.zip(&walk.versions).all(|(key, version)| held.version(key) == *version)
 }
 
@@ -265,11 +256,7 @@ impl<'a> Combine<'a> {
     }
 
     /// Stores the result, or removes the target if it is empty; returns its length.
-    fn write<E: Engine>(
-        self,
-        held: &mut Held<'_, E>,
-        value: &[u8],
-    ) -> Result<i64, ErrorReply<'static>> {
+    fn write(self, held: &mut Held<'_>, value: &[u8]) -> Result<i64, ErrorReply<'static>> {
         if value.is_empty() {
             held.delete(self.target)?;
             return Ok(0);
@@ -293,7 +280,7 @@ impl HeldWork for Combine<'_> {
         Combined::held_bytes(self.operation, old_len_max_bytes)
     }
 
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
+    fn run(self, held: &mut Held<'_>) -> Result<Self::Done, ErrorReply<'static>> {
         let (mut combined, mut found) = (Combined::new(self.operation), 0);
         for key in self.sources {
             if held.look(key, |value| combined.take(value)) {

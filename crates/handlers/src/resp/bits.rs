@@ -6,7 +6,6 @@
 use commands::reply::Shape;
 use commands::rmw::Rmw;
 use commands::rmw::bits::{self, Fields};
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::Room;
 use store::request::{Condition, Expiry, Op, Set};
@@ -21,11 +20,7 @@ use crate::resp::keys::refuse_long_key;
 use crate::resp::locked::{count_lookups, with_held};
 
 /// Runs a command on bits.
-pub(super) fn run_bit<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    command: BitCommand<'a>,
-) {
+pub(super) fn run_bit<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, command: BitCommand<'a>) {
     match command {
         BitCommand::SetBit { key, offset, bit } => set_bit(gather, caller, key, offset, bit),
         BitCommand::GetBit { key, offset } => match bit_offset(gather, offset) {
@@ -47,15 +42,12 @@ pub(super) fn run_bit<'a, E: Engine>(
     }
 }
 
-fn bit_offset<'a, E: Engine>(
-    gather: &Gather<'_, 'a, E>,
-    offset: &'a [u8],
-) -> Result<u64, ErrorReply<'a>> {
+fn bit_offset<'a>(gather: &Gather<'_, 'a>, offset: &'a [u8]) -> Result<u64, ErrorReply<'a>> {
     read_offset(offset, None, gather.core.value_max_bytes)
 }
 
-fn set_bit<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn set_bit<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     key: &'a [u8],
     offset: &'a [u8],
@@ -72,8 +64,8 @@ fn set_bit<'a, E: Engine>(
     gather.weigh();
 }
 
-fn bit_field<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn bit_field<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     key: &'a [u8],
     args: ArgIter<'a>,
@@ -139,7 +131,7 @@ impl HeldWork for Act<'_> {
         if self.writes { old_len_max_bytes as u64 + room_bytes } else { 0 }
     }
 
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
+    fn run(self, held: &mut Held<'_>) -> Result<Self::Done, ErrorReply<'static>> {
         if !self.writes {
             let mut answers = None;
             let is_found =

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use counters::CommandIndex;
-use runtime::engine::Engine;
 use runtime::pause::Pause;
 use runtime::walks::Caller;
 use sessions::clients::{Client, ClientNames};
@@ -25,8 +24,8 @@ pub(super) const NO_ROOM_FOR_NAME: ErrorReply<'static> = ErrorReply::Other(
 );
 
 /// Runs a subcommand of CLIENT.
-pub(super) fn run_client<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn run_client<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     command: ClientCommand<'a>,
 ) {
@@ -72,8 +71,8 @@ pub(super) fn run_client<'a, E: Engine>(
 }
 
 /// CLIENT subcommands of client-side caching and of blocking commands.
-pub(super) fn client_operate<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn client_operate<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     args: ArgIter<'a>,
@@ -90,7 +89,7 @@ pub(super) fn client_operate<'a, E: Engine>(
 }
 
 /// CLIENT PAUSE and UNPAUSE: what follows in this round is held, or goes on, already.
-fn pause<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pause: Option<Pause>) {
+fn pause(gather: &mut Gather<'_, '_>, caller: Caller, pause: Option<Pause>) {
     gather.settle(caller.slot);
     gather.core.shared.pause(pause);
     gather.core.pauses.set(pause.filter(|pause| pause.until > gather.core.now));
@@ -98,7 +97,7 @@ fn pause<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pause: O
     gather.say(caller, |encoder| encoder.ok());
 }
 
-pub(super) fn help<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, lines: &[&str]) {
+pub(super) fn help(gather: &mut Gather<'_, '_>, caller: Caller, lines: &[&str]) {
     gather.say(caller, |encoder| {
         encoder.array_header(lines.len());
         for line in lines {
@@ -107,11 +106,7 @@ pub(super) fn help<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller
     });
 }
 
-fn set_name<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    change: impl FnOnce(&mut ClientNames),
-) {
+fn set_name(gather: &mut Gather<'_, '_>, caller: Caller, change: impl FnOnce(&mut ClientNames)) {
     if client(gather, caller).change_names(change) {
         gather.say(caller, |encoder| encoder.ok());
     } else {
@@ -119,16 +114,12 @@ fn set_name<'a, E: Engine>(
     }
 }
 
-pub(super) fn client<'a, E: Engine>(gather: &Gather<'_, 'a, E>, caller: Caller) -> Arc<Client> {
+pub(super) fn client(gather: &Gather<'_, '_>, caller: Caller) -> Arc<Client> {
     Arc::clone(&gather.core.connections[caller.slot].client)
 }
 
 /// The letters of the `flags` field in CLIENT LIST.
-fn flags_of<'a, E: Engine>(
-    gather: &Gather<'_, 'a, E>,
-    client: &Client,
-    tracker: Option<&Tracker>,
-) -> String {
+fn flags_of(gather: &Gather<'_, '_>, client: &Client, tracker: Option<&Tracker>) -> String {
     let is_of = |test: fn(&Tracker) -> bool| tracker.is_some_and(test);
     let flags = [
         (gather.core.shared.observations().monitors.has(client.id), 'O'),
@@ -145,11 +136,7 @@ fn flags_of<'a, E: Engine>(
 
 /// One line of CLIENT LIST. Fields that only the client's own worker knows are shown only for
 /// the caller.
-pub(super) fn describe<'a, E: Engine>(
-    gather: &Gather<'_, 'a, E>,
-    caller: Caller,
-    client: &Client,
-) -> String {
+pub(super) fn describe(gather: &Gather<'_, '_>, caller: Caller, client: &Client) -> String {
     let own = &gather.core.connections[caller.slot];
     let is_own = own.client.id == client.id;
     let now = gather.core.now;

@@ -15,7 +15,6 @@ use base::UnixMillis;
 use commands::work::Work;
 use counters::Dialect;
 use runtime::connection::Ending;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use runtime::walks::ClientsWalk;
 use runtime::walks::clients::{CLIENTS_AT_ONCE, FilterPlace, Place, Wanted};
@@ -33,8 +32,8 @@ use crate::resp::slices::{begin_slices, drop_gathered, gathered, may_gather_on};
 const SLICE_BYTES_MAX: usize = 256 << 10;
 
 /// CLIENT LIST.
-pub(super) fn list_clients<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn list_clients<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     filter: &ClientFilter<'a>,
 ) {
@@ -43,8 +42,8 @@ pub(super) fn list_clients<'a, E: Engine>(
 }
 
 /// CLIENT KILL.
-pub(super) fn kill_clients<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn kill_clients<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     filter: &ClientFilter<'a>,
 ) {
@@ -56,8 +55,8 @@ pub(super) fn kill_clients<'a, E: Engine>(
     begin_clients(gather, caller, filter, Wanted::Closed { count: 0, closes_own: false });
 }
 
-fn begin_clients<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn begin_clients<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     filter: &ClientFilter<'a>,
     wanted: Wanted,
@@ -75,8 +74,8 @@ fn begin_clients<'a, E: Engine>(
 }
 
 /// The next clients.
-pub(super) fn clients_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn clients_slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &mut ClientsWalk,
     command: &[u8],
@@ -114,8 +113,8 @@ pub(super) fn clients_slice<'a, E: Engine>(
 }
 
 /// Some clients, the number looked for, and whether there are no more.
-fn next_clients<'a, E: Engine>(
-    gather: &Gather<'_, 'a, E>,
+fn next_clients(
+    gather: &Gather<'_, '_>,
     place: &mut Place,
     command: &[u8],
 ) -> (Vec<Arc<Client>>, usize, bool) {
@@ -142,8 +141,8 @@ fn next_clients<'a, E: Engine>(
 }
 
 /// Lists the selected clients, or closes them; returns their number.
-fn tell_clients<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn tell_clients(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     wanted: &mut Wanted,
     filter: &ClientFilter<'_>,
@@ -178,8 +177,8 @@ fn tell_clients<'a, E: Engine>(
 }
 
 /// The reply.
-fn end_clients<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn end_clients(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     wanted: &mut Wanted,
     is_old_form: bool,
@@ -206,7 +205,7 @@ fn end_clients<'a, E: Engine>(
     drop_lines(gather, wanted);
 }
 
-fn drop_lines<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, wanted: &mut Wanted) {
+fn drop_lines(gather: &mut Gather<'_, '_>, wanted: &mut Wanted) {
     if let Wanted::Lines(gathered) = wanted {
         drop_gathered(gather, std::mem::take(gathered));
     }

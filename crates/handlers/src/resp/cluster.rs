@@ -8,7 +8,6 @@ use std::sync::Arc;
 use cluster::{Configuration, NodeId, Slot};
 use config::Durability;
 use replication::cluster::announced::{self, Peers, Told};
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::resp::{ClusterCommand, Encoder, ErrorReply};
 
@@ -20,8 +19,8 @@ const NO_AOF: ErrorReply<'static> =
     ErrorReply::Other("WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
 
 /// Runs a command about the cluster, or of a client of one.
-pub(super) fn run_cluster<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn run_cluster<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     command: ClusterCommand<'a>,
 ) {
@@ -41,26 +40,24 @@ pub(super) fn run_cluster<'a, E: Engine>(
 }
 
 /// The configuration that this node has installed.
-pub(super) fn installed<'a, E: Engine>(
-    gather: &Gather<'_, 'a, E>,
-) -> Option<(NodeId, Arc<Configuration>)> {
+pub(super) fn installed(gather: &Gather<'_, '_>) -> Option<(NodeId, Arc<Configuration>)> {
     let view = gather.core.cluster.as_ref()?;
     Some((view.own(), view.configuration()?))
 }
 
 /// Whether a client has come over TLS.
-pub(super) fn is_tls<'a, E: Engine>(gather: &Gather<'_, 'a, E>, slot: usize) -> bool {
+pub(super) fn is_tls(gather: &Gather<'_, '_>, slot: usize) -> bool {
     gather.core.connections[slot].tls.is_some()
 }
 
 /// This node's master, as announced to clients.
-pub(super) fn own_master<'a, E: Engine>(gather: &Gather<'_, 'a, E>) -> Option<NodeId> {
+pub(super) fn own_master(gather: &Gather<'_, '_>) -> Option<NodeId> {
     let (own, configuration) = installed(gather)?;
     Told::new(&configuration, own).own_master()
 }
 
 /// ROLE: in a cluster it lists the nodes that have copies.
-pub(super) fn role<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn role(gather: &mut Gather<'_, '_>, caller: Caller) {
     let peers = gather.core.shared.cluster().map(|view| Peers::of(view)).unwrap_or_default();
     let text = |encoder: &mut Encoder<'_>, number: u16| {
         encoder.bulk(itoa::Buffer::new().format(number).as_bytes());
@@ -90,23 +87,19 @@ pub(super) fn role<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller
 }
 
 /// WAIT: a write is answered when all backups have it, so the command need not wait.
-pub(super) fn wait<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn wait(gather: &mut Gather<'_, '_>, caller: Caller) {
     let copies = own_copies_min(gather);
     gather.say(caller, |encoder| encoder.integer(copies));
 }
 
-fn own_copies_min<'a, E: Engine>(gather: &Gather<'_, 'a, E>) -> i64 {
+fn own_copies_min(gather: &Gather<'_, '_>) -> i64 {
     let installed = installed(gather);
     installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min() as i64)
 }
 
 /// WAITAOF: with `fsync` a write is answered when it is on all disks; otherwise the time is not
 /// known.
-pub(super) fn wait_aof<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    is_local: bool,
-) {
+pub(super) fn wait_aof(gather: &mut Gather<'_, '_>, caller: Caller, is_local: bool) {
     let data = gather.core.shared.data();
     let is_durable = data.is_some_and(|data| data.durability() == Durability::Fsync);
     if is_local && !is_durable {
@@ -120,11 +113,7 @@ pub(super) fn wait_aof<'a, E: Engine>(
     });
 }
 
-fn cluster<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    request: ClusterCommand<'a>,
-) {
+fn cluster<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: ClusterCommand<'a>) {
     match request {
         ClusterCommand::KeySlot { key } => {
             let slot = Slot::of(key).0;
@@ -144,11 +133,7 @@ fn cluster<'a, E: Engine>(
 }
 
 /// The subcommands that need a configuration.
-fn told<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    request: ClusterCommand<'a>,
-) {
+fn told<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: ClusterCommand<'a>) {
     let own = gather.core.cluster.as_ref().map(|view| view.own()).unwrap_or_default();
     let Some((_, configuration)) = installed(gather) else {
         return told_before_joining(gather, caller, own, request);
@@ -180,8 +165,8 @@ fn told<'a, E: Engine>(
     }
 }
 
-fn told_before_joining<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn told_before_joining<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     own: NodeId,
     request: ClusterCommand<'a>,
@@ -210,12 +195,7 @@ fn told_before_joining<'a, E: Engine>(
     }
 }
 
-fn replicas<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    told: &Told<'_>,
-    name: &[u8],
-) {
+fn replicas(gather: &mut Gather<'_, '_>, caller: Caller, told: &Told<'_>, name: &[u8]) {
     let Some(node) = told.node_of(name) else {
         return gather.fail(caller, &ErrorReply::UnknownNode(name));
     };

@@ -3,14 +3,13 @@
 pub(super) mod walk;
 
 use commands::facts::categories;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::resp::{CommandList, ErrorReply, NameGlob, Spec};
 
 use crate::gather::Gather;
 
-pub(super) fn command_list<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn command_list<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     filter: CommandList<'a>,
 ) {

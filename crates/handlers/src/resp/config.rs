@@ -3,7 +3,6 @@
 mod staged;
 
 use config::{Config, Durability};
-use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::walks::{Caller, Written};
 use staged::Staged;
@@ -17,11 +16,7 @@ use crate::resp::disk_wait::write_to_disk;
 /// The maximum number of names and patterns in one CONFIG GET: each is compared with all settings.
 const PATTERNS_MAX: usize = 256;
 
-pub(super) fn config_get<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    patterns: ArgIter<'a>,
-) {
+pub(super) fn config_get<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, patterns: ArgIter<'a>) {
     if patterns.count() > PATTERNS_MAX {
         let text = "CONFIG GET takes at most 256 names or patterns";
         return gather.fail(caller, &ErrorReply::Other(text));
@@ -42,11 +37,7 @@ pub(super) fn config_get<'a, E: Engine>(
 
 /// CONFIG SET. Few settings can change while the server runs. Setting the present value is
 /// always accepted: client libraries do that. All settings are changed, or none.
-pub(super) fn config_set<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    pairs: ConfigPairs<'a>,
-) {
+pub(super) fn config_set<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs: ConfigPairs<'a>) {
     let settings = settings(&gather.core.shared);
     let mut known: Vec<&(String, String)> = Vec::new();
     // All names are checked before the first value, as in Redis.
@@ -92,7 +83,7 @@ pub(super) fn config_set<'a, E: Engine>(
 }
 
 /// Writes the changed settings into the settings file.
-pub(super) fn config_rewrite<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn config_rewrite(gather: &mut Gather<'_, '_>, caller: Caller) {
     let config = gather.core.shared.config();
     let (Some(path), Some(rewrite)) = (config.origin.file.clone(), config.hooks.rewrite_file)
     else {
@@ -103,7 +94,7 @@ pub(super) fn config_rewrite<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, call
     });
 }
 
-pub(super) fn time<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn time(gather: &mut Gather<'_, '_>, caller: Caller) {
     let since_epoch =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     gather.say(caller, |encoder| {
@@ -115,11 +106,7 @@ pub(super) fn time<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller
 }
 
 /// SHUTDOWN. The owner of the server drains and ends it; Redis does not answer this either.
-pub(super) fn shutdown<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    request: ShutdownRequest,
-) {
+pub(super) fn shutdown(gather: &mut Gather<'_, '_>, caller: Caller, request: ShutdownRequest) {
     if request.abort {
         return gather.fail(caller, &ErrorReply::NoShutdown);
     }

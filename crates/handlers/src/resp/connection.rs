@@ -1,7 +1,6 @@
 //! Commands about the connection itself: HELLO, AUTH, PING, SELECT, MULTI and similar ones.
 
 use runtime::connection::{Ending, Replies, Resp};
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::acl::{DEFAULT_USER, Fate, Pass};
 use sessions::logins::Origin;
@@ -23,8 +22,8 @@ const TOO_MANY_FAILED: ErrorReply<'static> = ErrorReply::Other(
 );
 
 /// Runs a command about this connection.
-pub(super) fn run_connection<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn run_connection<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     command: ConnectionCommand<'a>,
 ) {
@@ -53,11 +52,7 @@ pub(super) fn run_connection<'a, E: Engine>(
     }
 }
 
-fn run_hello<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    hello: &HelloRequest<'a>,
-) {
+fn run_hello<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, hello: &HelloRequest<'a>) {
     let protocol = match hello.version {
         None => gather.core.connections[caller.slot].protocol(),
         Some(2) => Protocol::Resp2,
@@ -106,7 +101,7 @@ fn run_hello<'a, E: Engine>(
     });
 }
 
-fn run_auth<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, auth: &AuthRequest<'a>) {
+fn run_auth<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, auth: &AuthRequest<'a>) {
     let has_no_password = gather.core.shared.acl().table().default().has_no_password;
     if auth.user.is_none() && has_no_password {
         return gather.fail(caller, &ErrorReply::AuthWithoutPassword);
@@ -125,8 +120,8 @@ enum Login {
     TurnedAway,
 }
 
-fn log_in<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn log_in<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     auth: &AuthRequest<'a>,
 ) -> Result<Login, ErrorReply<'static>> {
@@ -165,7 +160,7 @@ fn log_in<'a, E: Engine>(
 }
 
 /// RESET: as if the client had just connected.
-fn reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+fn reset(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.settle(caller.slot);
     forget_transaction(gather, caller.slot);
     let pass = Pass::new(&gather.core.acl);
@@ -188,11 +183,7 @@ fn reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     gather.say(caller, |encoder| encoder.simple("RESET"));
 }
 
-pub(super) fn client_reply<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mode: ReplyMode,
-) {
+pub(super) fn client_reply(gather: &mut Gather<'_, '_>, caller: Caller, mode: ReplyMode) {
     gather.settle(caller.slot);
     let replies = &mut gather.core.connections[caller.slot].resp().replies;
     match mode {

@@ -5,7 +5,6 @@
 use commands::reply::Shape;
 use commands::reply::Tally;
 use commands::rmw::Rmw;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use runtime::walks::CountWalk;
 use runtime::walks::{Slice, Source};
@@ -20,8 +19,8 @@ use crate::resp::slices::begin_slices;
 pub(super) const KEYS_PER_SLICE: usize = 8192;
 
 /// One request per key, one sum.
-pub(super) fn count_keys<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn count_keys<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     keys: Keys<'a>,
     deletes: bool,
@@ -45,13 +44,13 @@ pub(super) fn count_keys<'a, E: Engine>(
 }
 
 /// Counts the next keys; the last slice also replies.
-pub(super) fn count_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn count_slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &mut CountWalk,
     command: &[u8],
 ) -> Slice {
-    if E::ROUTES {
+    if gather.routes() {
         let is_alone = gather.enter(caller.slot, false);
         debug_assert!(is_alone, "a command on several keys waits for those before it");
     }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use config::DebugCommand;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::resp::{ArgIter, Encoder, ErrorCode, ErrorReply, Protocol};
 
@@ -31,7 +30,7 @@ const HELP: [&str; 14] = [
 ];
 
 /// Whether `enable-debug-command` allows DEBUG to this client.
-pub(super) fn may_debug<'a, E: Engine>(gather: &Gather<'_, 'a, E>, slot: usize) -> bool {
+pub(super) fn may_debug(gather: &Gather<'_, '_>, slot: usize) -> bool {
     match gather.core.shared.config().debug_command {
         DebugCommand::No => false,
         DebugCommand::Local => gather.core.connections[slot].client.peer.is_local(),
@@ -39,16 +38,12 @@ pub(super) fn may_debug<'a, E: Engine>(gather: &Gather<'_, 'a, E>, slot: usize) 
     }
 }
 
-pub(super) fn refuse_debug<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn refuse_debug(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.fail(caller, &ErrorReply::Other(NOT_ALLOWED));
 }
 
 /// DEBUG.
-pub(super) fn debug<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+pub(super) fn debug<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     gather.flush();
     if !may_debug(gather, caller.slot) {
         return refuse_debug(gather, caller);
@@ -78,7 +73,7 @@ pub(super) fn debug<'a, E: Engine>(
     }
 }
 
-fn debug_protocol<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, kind: &'a [u8]) {
+fn debug_protocol<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, kind: &'a [u8]) {
     let protocol = gather.core.connections[caller.slot].protocol();
     let kind = kind.to_ascii_lowercase();
     if kind == b"push" && protocol == Protocol::Resp2 {

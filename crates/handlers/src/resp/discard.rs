@@ -8,7 +8,6 @@
 
 use runtime::connection::{Ending, ProtocolState, Replies};
 use runtime::core::Core;
-use runtime::engine::Engine;
 use wire::resp::{ErrorCode, ProtocolError};
 
 use super::{Fed, limits};
@@ -51,11 +50,7 @@ pub fn give_up(core: &mut Core, slot: usize) -> GivenUp {
 
 /// A command with an argument above the limit.
 #[cold]
-pub(super) fn refuse_oversized<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    error: ProtocolError,
-) {
+pub(super) fn refuse_oversized(gather: &mut Gather<'_, '_>, slot: usize, error: ProtocolError) {
     match give_up(gather.core, slot) {
         GivenUp::Answered => gather.reply_to(slot, |out| error.encode(out)),
         GivenUp::Quiet => gather.settle(slot),
@@ -65,11 +60,7 @@ pub(super) fn refuse_oversized<'a, E: Engine>(
 
 /// Skips the arrived bytes of a refused command; runs the commands after it.
 #[cold]
-pub(super) fn skip_refused<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    input: &'a [u8],
-) -> Fed {
+pub(super) fn skip_refused<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [u8]) -> Fed {
     let limits = limits(gather.core, slot);
     let Some(mut discard) = gather.core.connections[slot].resp().discard.take() else {
         return Fed::up_to(0, 0);
@@ -93,11 +84,7 @@ pub(super) fn skip_refused<'a, E: Engine>(
 
 /// Ends a connection whose framing is broken.
 #[cold]
-pub(super) fn end_broken<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    error: ProtocolError,
-) {
+pub(super) fn end_broken(gather: &mut Gather<'_, '_>, slot: usize, error: ProtocolError) {
     gather.core.counters().protocol_errors.add(1);
     gather.core.counters().errors_by_code[ErrorCode::Err as usize].add(1);
     gather.reply_to(slot, |out| error.encode(out));

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use host::process::unix_now;
-use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::walks::Caller;
 use runtime::walks::{DiskWait, Written};
@@ -26,8 +25,8 @@ use crate::resp::slices::begin_slices;
 const LOOK_EVERY_MS: u64 = 1;
 
 /// Starts `job`, and replies when it is done.
-pub(super) fn write_to_disk<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn write_to_disk(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     written: Written,
     job: impl FnOnce(&Shared) -> io::Result<()> + Send + 'static,
@@ -47,11 +46,7 @@ pub(super) fn write_to_disk<'a, E: Engine>(
 }
 
 /// Checks whether the job is done.
-pub(super) fn disk_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    wait: &DiskWait,
-) -> Slice {
+pub(super) fn disk_slice(gather: &mut Gather<'_, '_>, caller: Caller, wait: &DiskWait) -> Slice {
     let Some(outcome) = wait.pending.outcome() else {
         gather.core.rest(caller.slot, UnixMillis(unix_now().0 + LOOK_EVERY_MS));
         return Slice::More;
@@ -60,8 +55,8 @@ pub(super) fn disk_slice<'a, E: Engine>(
     Slice::Last
 }
 
-fn say_written<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn say_written(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     written: Written,
     outcome: &io::Result<()>,

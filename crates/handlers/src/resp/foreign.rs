@@ -1,7 +1,6 @@
 //! Redis commands that this server does not implement, each answered with the alternative it has;
 //! and LOLWUT and MODULE LIST.
 
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::resp::number::parse_i64;
 use wire::resp::{ArgIter, CommandId, ErrorReply};
@@ -19,8 +18,8 @@ const FAILOVER: ErrorReply<'static> = ErrorReply::Other(
 const MODULES: ErrorReply<'static> = ErrorReply::Other("modules are not supported");
 
 /// Runs one of these.
-pub(super) fn foreign<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn foreign<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     mut args: ArgIter<'a>,
@@ -48,11 +47,7 @@ pub(super) fn foreign<'a, E: Engine>(
     }
 }
 
-fn answer_or_ok<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    error: Option<ErrorReply<'_>>,
-) {
+fn answer_or_ok(gather: &mut Gather<'_, '_>, caller: Caller, error: Option<ErrorReply<'_>>) {
     match error {
         Some(error) => gather.fail(caller, &error),
         None => gather.say(caller, |encoder| encoder.ok()),
@@ -60,7 +55,7 @@ fn answer_or_ok<'a, E: Engine>(
 }
 
 /// The joint that the server is named after.
-fn lolwut<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, mut args: ArgIter<'a>) {
+fn lolwut<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     if args.next().is_some_and(|word| word.eq_ignore_ascii_case(b"version"))
         && args.next().is_some_and(|version| parse_i64(version).is_none())
     {

@@ -11,7 +11,6 @@ mod start;
 use dispatch::hot::session::{Counted, HotSession, Weighed};
 use dispatch::hot::{HotKey, Published};
 use replication::cluster::View;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use serde_json::{Value, json};
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply};
@@ -37,8 +36,8 @@ struct Shown<'s> {
 }
 
 /// Runs one of these.
-pub(super) fn hot_keys<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn hot_keys<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     args: ArgIter<'a>,
@@ -71,11 +70,7 @@ pub(super) fn hot_keys<'a, E: Engine>(
     }
 }
 
-fn start_hot_session<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    args: ArgIter<'a>,
-) {
+fn start_hot_session<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, args: ArgIter<'a>) {
     let (shared, now) = (&gather.core.shared, gather.core.now);
     let sessions = &shared.observations().hot_sessions;
     if sessions.latest().is_some_and(|session| session.is_active(now)) {
@@ -105,7 +100,7 @@ fn start_hot_session<'a, E: Engine>(
     }
 }
 
-fn shown<'a, 's, E: Engine>(gather: &Gather<'_, 'a, E>, session: &'s HotSession) -> Shown<'s> {
+fn shown<'a, 's>(gather: &Gather<'_, 'a>, session: &'s HotSession) -> Shown<'s> {
     let is_active = session.is_active(gather.core.now);
     Shown {
         counted: session.counted(),
@@ -120,7 +115,7 @@ fn shown<'a, 's, E: Engine>(gather: &Gather<'_, 'a, E>, session: &'s HotSession)
 }
 
 /// Shows the permanent samples; nothing with `--hot-set off`.
-fn show_sampled<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+fn show_sampled(gather: &mut Gather<'_, '_>, caller: Caller) {
     let shared = &gather.core.shared;
     let (published, calls_per_second) = (sampled(shared), shared.rates().calls);
     let listed = &published.listed()[..published.listed().len().min(SHOWN_MAX)];
@@ -130,11 +125,7 @@ fn show_sampled<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
     });
 }
 
-fn list_hot_keys<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+fn list_hot_keys<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     if !args.next().unwrap_or_default().eq_ignore_ascii_case(b"json") {
         return gather.fail(caller, &ErrorReply::Syntax);
     }

@@ -6,7 +6,6 @@ use counters::{CommandTotals, Protocol, Totals};
 use host::process::Usage;
 use observe::metrics::facts::{Kind, facts};
 use replication::cluster::announced::{Peers, RoleCounts};
-use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::walks::Caller;
 use rustix::process::getpid;
@@ -60,11 +59,7 @@ impl Section<'_> {
 }
 
 /// INFO.
-pub(super) fn info<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    sections: ArgIter<'a>,
-) {
+pub(super) fn info<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, sections: ArgIter<'a>) {
     gather.settle(caller.slot);
     let text = report(&gather.core.shared, sections);
     gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));

@@ -54,7 +54,7 @@ fn may_tell(view: &View, generation: Option<u64>) -> bool {
 /// Makes a step. `None`: keys are locked.
 fn step(
     found: &mut Found,
-    engine: &mut impl Engine,
+    engine: &mut dyn Engine,
     now: UnixMillis,
     range: &Range<'_>,
     is_keys_only: bool,
@@ -63,7 +63,7 @@ fn step(
     let Found { gathered, cluster } = found;
     let cluster = cluster.as_ref();
     let generation = cluster.map(|view| view.generation());
-    let ended = engine.range(now, range, |item| {
+    let ended = engine.range(now, range, &mut |item| {
         if cluster.is_some_and(|view| !view.shows(Slot::of(item.key), item.version)) {
             left_out += 1;
             return;
@@ -104,11 +104,7 @@ fn range_of<'a>(request: &RangeRequest<'a>) -> Range<'a> {
 }
 
 /// KV.RANGE.
-pub(super) fn key_range<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    caller: Caller,
-    request: &RangeRequest<'_>,
-) {
+pub(super) fn key_range(gather: &mut Gather<'_, '_>, caller: Caller, request: &RangeRequest<'_>) {
     gather.settle(caller.slot);
     let mut found = Found { gathered: gathered(gather), cluster: gather.core.cluster.clone() };
     let (range, now, is_keys_only) = (range_of(request), gather.core.now, request.is_keys_only);
@@ -136,8 +132,8 @@ pub(super) fn key_range<E: Engine>(
 }
 
 /// The next step of a walk.
-pub(super) fn range_slice<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn range_slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &mut RangeWalk,
 ) -> Slice {
@@ -166,8 +162,8 @@ pub(super) fn range_slice<E: Engine>(
     }
 }
 
-fn end_range<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+fn end_range(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     gathered: Gathered,
     ended: Result<Step, NoOrder>,

@@ -4,7 +4,6 @@ use base::UnixMillis;
 use commands::reply::Shape;
 use commands::rmw::Rmw;
 use commands::rmw::meta::MetaGet;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::request::Op;
 use wire::resp::{CommandId, ErrorReply, ExpireCondition, ExpireTime, KeyCommand, Keys};
@@ -19,11 +18,7 @@ use crate::resp::scan::{random_key, scan};
 use crate::resp::several::{rename, run_copy};
 
 /// Runs a command on keys.
-pub(super) fn run_key<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    command: KeyCommand<'a>,
-) {
+pub(super) fn run_key<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, command: KeyCommand<'a>) {
     match command {
         KeyCommand::Del { keys, .. } => count_keys(gather, caller, keys, true),
         KeyCommand::DelIf { key, comparison, .. } => {
@@ -71,8 +66,8 @@ pub(super) fn run_key<'a, E: Engine>(
 
 /// Whether a key is too long; answers the error itself. Checked before the first request of a
 /// command, so that a refused command has no effect at all.
-pub(super) fn refuse_long_keys<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn refuse_long_keys<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     keys: Keys<'a>,
 ) -> bool {
@@ -80,8 +75,8 @@ pub(super) fn refuse_long_keys<'a, E: Engine>(
 }
 
 /// The check for any keys.
-pub(super) fn refuse_long_key<'a, 'k, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn refuse_long_key<'a, 'k>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     mut keys: impl Iterator<Item = &'k [u8]>,
 ) -> bool {
@@ -92,8 +87,8 @@ pub(super) fn refuse_long_key<'a, 'k, E: Engine>(
     is_long
 }
 
-fn run_expire<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn run_expire<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     key: &'a [u8],
     expire: ExpireTime,
@@ -110,12 +105,7 @@ fn run_expire<'a, E: Engine>(
     }
 }
 
-fn object<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    key: &'a [u8],
-    id: CommandId,
-) {
+fn object<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, key: &'a [u8], id: CommandId) {
     let shape = match id {
         CommandId::ObjectEncoding => Shape::Encoding,
         CommandId::ObjectRefCount => Shape::ReferenceCount,

@@ -2,7 +2,6 @@
 
 use counters::LatencyCounts;
 use counters::latency_monitor::{Event, graph, report};
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Spec};
 
@@ -12,8 +11,8 @@ use crate::gather::Gather;
 const NAMES_MAX: usize = 1024;
 
 /// Runs one of these.
-pub(super) fn latency<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn latency<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     mut args: ArgIter<'a>,
@@ -45,7 +44,7 @@ pub(super) fn latency<'a, E: Engine>(
     }
 }
 
-fn latency_graph<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, name: &'a [u8]) {
+fn latency_graph<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, name: &'a [u8]) {
     match gather.core.shared.observations().latency_monitor.event(name) {
         Some((name, event)) => {
             let text = graph(name, &event, gather.core.now);
@@ -59,7 +58,7 @@ fn latency_graph<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, 
     }
 }
 
-fn latency_reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, args: ArgIter<'a>) {
+fn latency_reset<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, args: ArgIter<'a>) {
     let monitor = &gather.core.shared.observations().latency_monitor;
     let count = match args.len() {
         0 => monitor.reset_all(),
@@ -69,11 +68,7 @@ fn latency_reset<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, 
 }
 
 /// Without names it shows all commands that have run. A container stands for its subcommands.
-fn latency_histogram<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    names: ArgIter<'a>,
-) {
+fn latency_histogram<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, names: ArgIter<'a>) {
     let mut found: Vec<(&'static str, LatencyCounts)> = Vec::new();
     let mut add = |spec: &'static Spec| {
         let (shared, index) = (&gather.core.shared, spec.id as usize);

@@ -11,7 +11,6 @@ use base::KeyHash;
 use budget::Kind;
 use commands::rmw::Rmw;
 use commands::work::{TURN_CELLS, Work};
-use runtime::engine::Engine;
 use runtime::walks::lcs::{Asked, Table};
 use runtime::walks::{Caller, LcsWalk, Slice, Source};
 use store::{Op, Request};
@@ -24,11 +23,7 @@ use crate::resp::keys::refuse_long_key;
 use crate::resp::locked::count_lookups;
 use crate::resp::slices::begin_slices;
 
-pub(super) fn lcs<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    request: &LcsRequest<'a>,
-) {
+pub(super) fn lcs<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: &LcsRequest<'a>) {
     if refuse_long_key(gather, caller, [request.left, request.right].into_iter()) {
         return;
     }
@@ -57,8 +52,8 @@ pub(super) fn lcs<'a, E: Engine>(
     gather.core.ledger.release(Kind::Groups, scratch_bytes);
 }
 
-fn begin_lcs<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn begin_lcs<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     request: &LcsRequest<'a>,
     left: Vec<u8>,
@@ -72,11 +67,7 @@ fn begin_lcs<'a, E: Engine>(
 }
 
 /// Computes some rows of the table; the last slice also replies.
-pub(super) fn lcs_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    walk: &mut LcsWalk,
-) -> Slice {
+pub(super) fn lcs_slice(gather: &mut Gather<'_, '_>, caller: Caller, walk: &mut LcsWalk) -> Slice {
     let cells = walk.table.fill(TURN_CELLS);
     gather.core.charge(Work::cells(cells));
     if !walk.table.is_full() {
@@ -87,8 +78,8 @@ pub(super) fn lcs_slice<'a, E: Engine>(
 }
 
 /// Copies of both values at one moment, if they are not longer than `lens_max`.
-fn values_of<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn values_of(
+    gather: &mut Gather<'_, '_>,
     keys: [&[u8]; 2],
     lens_max: [u64; 2],
 ) -> Option<[Vec<u8>; 2]> {

@@ -71,15 +71,15 @@ impl Observed {
 }
 
 /// Keys that no other client changes.
-pub(super) struct Held<'h, E> {
-    engine: &'h mut E,
+pub(super) struct Held<'h> {
+    engine: &'h mut (dyn Engine + 'h),
     hasher: KeyHasher,
     now: UnixMillis,
 }
 
-impl<'h, E: Engine> Held<'h, E> {
+impl<'h> Held<'h> {
     /// The engine holds the keys.
-    pub fn new(engine: &'h mut E, hasher: KeyHasher, now: UnixMillis) -> Held<'h, E> {
+    pub fn new(engine: &'h mut (dyn Engine + 'h), hasher: KeyHasher, now: UnixMillis) -> Held<'h> {
         Held { engine, hasher, now }
     }
 
@@ -128,7 +128,7 @@ impl<'h, E: Engine> Held<'h, E> {
     }
 }
 
-/// Work on held keys. (A closure cannot be generic over the engine.)
+/// Work on held keys.
 pub(super) trait HeldWork {
     /// The result of the work.
     type Done;
@@ -140,27 +140,18 @@ pub(super) trait HeldWork {
     fn scratch_bytes(&self, old_len_max_bytes: usize) -> u64;
 
     /// Does it.
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>>;
+    fn run(self, held: &mut Held<'_>) -> Result<Self::Done, ErrorReply<'static>>;
 }
 
 /// Counts what a command found by itself.
-pub(super) fn count_lookups<E: Engine>(
-    gather: &Gather<'_, '_, E>,
-    caller: Caller,
-    found: u64,
-    absent: u64,
-) {
+pub(super) fn count_lookups(gather: &Gather<'_, '_>, caller: Caller, found: u64, absent: u64) {
     let cells = gather.core.counters().command(caller.index);
     cells.hits.add(found);
     cells.misses.add(absent);
 }
 
 /// Whether an atomic group may hold so many keys and touch so many bytes; counts a refusal.
-pub(super) fn fits_atomic<E: Engine>(
-    gather: &Gather<'_, '_, E>,
-    key_count: usize,
-    bytes: u64,
-) -> bool {
+pub(super) fn fits_atomic(gather: &Gather<'_, '_>, key_count: usize, bytes: u64) -> bool {
     let keys_bytes = (key_count as u64).saturating_mul(ATOMIC_KEY_BYTES);
     let limit_bytes = gather.core.shared.config().atomic_size_max_bytes;
     let fits = keys_bytes.saturating_add(bytes) <= limit_bytes;
@@ -171,8 +162,8 @@ pub(super) fn fits_atomic<E: Engine>(
 }
 
 /// Checks the limits of atomic groups for a command; answers the error itself.
-pub(super) fn refuse_atomic<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn refuse_atomic(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     key_count: usize,
     bytes: u64,
@@ -185,8 +176,8 @@ pub(super) fn refuse_atomic<E: Engine>(
 }
 
 /// Does some work on keys; none of them is too long.
-pub(super) fn with_held<'k, E: Engine, W: HeldWork>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn with_held<'k, W: HeldWork>(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     keys: impl Iterator<Item = &'k [u8]> + Clone,
     work: W,

@@ -1,7 +1,6 @@
 //! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS: where the memory goes.
 
 use host::process::Usage;
-use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::walks::Caller;
 use wire::resp::{CommandId, Encoder};
@@ -111,7 +110,7 @@ impl Figures {
 }
 
 /// Runs one of these.
-pub(super) fn memory<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, id: CommandId) {
+pub(super) fn memory(gather: &mut Gather<'_, '_>, caller: Caller, id: CommandId) {
     gather.settle(caller.slot);
     match id {
         CommandId::MemoryStats => {

@@ -5,7 +5,6 @@ use std::ops::Bound;
 
 use cluster::Slot;
 use commands::work::Work;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use runtime::walks::NamesWalk;
 use runtime::walks::names::{Place, Wanted};
@@ -61,11 +60,7 @@ impl Visit<'_> {
 }
 
 /// KEYS.
-pub(super) fn keys<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    pattern: &'a [u8],
-) {
+pub(super) fn keys<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pattern: &'a [u8]) {
     let glob = match Glob::new(pattern) {
         Ok(glob) => Box::new(glob),
         Err(error) => return gather.fail(caller, &ErrorReply::Other(error.text())),
@@ -75,8 +70,8 @@ pub(super) fn keys<'a, E: Engine>(
 }
 
 /// CLUSTER GETKEYSINSLOT.
-pub(super) fn names_in_slot<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn names_in_slot(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     slot: Slot,
     count_max: usize,
@@ -87,18 +82,14 @@ pub(super) fn names_in_slot<'a, E: Engine>(
 }
 
 /// CLUSTER COUNTKEYSINSLOT.
-pub(super) fn count_in_slot<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    slot: Slot,
-) {
+pub(super) fn count_in_slot(gather: &mut Gather<'_, '_>, caller: Caller, slot: Slot) {
     if let Some(view) = gather.core.cluster.clone() {
         begin_names(gather, caller, Wanted::InSlot(slot, view), [].into(), usize::MAX, Some(0));
     }
 }
 
-fn begin_names<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn begin_names(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     wanted: Wanted,
     prefix: Box<[u8]>,
@@ -111,8 +102,8 @@ fn begin_names<'a, E: Engine>(
 }
 
 /// The next items.
-pub(super) fn names_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn names_slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &mut NamesWalk,
 ) -> Slice {
@@ -161,8 +152,8 @@ pub(super) fn names_slice<'a, E: Engine>(
 
 /// Visits keys that start with `prefix` after `last`, and sets `last` to the last visited one;
 /// `None`: there are no more.
-fn see_ordered<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn see_ordered(
+    gather: &mut Gather<'_, '_>,
     prefix: &[u8],
     last: &mut Option<Vec<u8>>,
     visit: &mut Visit<'_>,
@@ -188,11 +179,7 @@ fn see_ordered<'a, E: Engine>(
 }
 
 /// Visits keys in the order of a hash index; returns the next cursor, 0 at the end.
-fn see_hashed<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    mut cursor: u64,
-    visit: &mut Visit<'_>,
-) -> u64 {
+fn see_hashed(gather: &mut Gather<'_, '_>, mut cursor: u64, visit: &mut Visit<'_>) -> u64 {
     let now = gather.core.now;
     let Some(session) = gather.engine.session() else {
         debug_assert!(false, "commands on all keys never run under locks");

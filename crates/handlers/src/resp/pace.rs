@@ -1,6 +1,5 @@
 //! The RESP commands that may be long (`pace`).
 
-use runtime::engine::Engine;
 use sessions::slow_log::is_timed_alone;
 use wire::resp::{
     BitCommand, Command, CommandError, CommandId, Flags, Group, Handling, KeyCommand, Spec,
@@ -22,8 +21,8 @@ const SHORT_TABLE_CELLS_MAX: u64 = 32 << 10;
 
 /// Whether a command may read or copy a long value, looks at the whole server, or ends a
 /// transaction with one of them or with many commands.
-pub(super) fn is_long<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn is_long<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: &Result<Command<'a>, CommandError<'a>>,
     raw: &[u8],
@@ -41,8 +40,8 @@ pub(super) fn is_long<'a, E: Engine>(
 
 /// Whether a transaction with this command may be long: inside EXEC, what is done in slices
 /// elsewhere is done in one piece.
-pub(super) fn is_long_in_exec<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn is_long_in_exec<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     command: &Command<'a>,
     raw: &[u8],
@@ -59,8 +58,8 @@ pub(super) fn is_long_in_exec<'a, E: Engine>(
     !is_quick || works_on_long_values(gather, slot, command, raw)
 }
 
-fn works_on_long_values<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn works_on_long_values<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     command: &Command<'a>,
     raw: &[u8],

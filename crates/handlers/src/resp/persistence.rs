@@ -5,7 +5,6 @@
 
 use std::io;
 
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use runtime::walks::Written;
 use wire::resp::{ArgIter, CommandId, ErrorReply};
@@ -19,8 +18,8 @@ const NOT_KEPT: ErrorReply<'static> = ErrorReply::Other(
 );
 
 /// Runs one of these.
-pub(super) fn save<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn save<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     args: ArgIter<'a>,

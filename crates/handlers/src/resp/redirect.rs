@@ -21,7 +21,6 @@ use commands::output::OutputEnd;
 use replication::cluster::{Place, Told, View};
 use replication::replicate::GroupAnswer;
 use runtime::connection::Ending;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use wire::Parsed;
 use wire::resp::{
@@ -115,8 +114,8 @@ pub(super) enum InDoubt {
 
 /// Whether a command goes through the control thread as a group: its writes belong together, or
 /// it bypasses the router and reads a slot of which this node does not have all (I3).
-pub(super) fn is_group<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn is_group(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     command: &Command<'_>,
     raw: &[u8],
@@ -129,8 +128,8 @@ pub(super) fn is_group<'a, E: Engine>(
 }
 
 /// Runs a command as a group; all its keys are of one slot.
-pub(super) fn run_group<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn run_group<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     command: Command<'a>,
     raw: &[u8],
@@ -145,11 +144,11 @@ pub(super) fn run_group<'a, E: Engine>(
 }
 
 /// Runs `run` as a group on keys of a slot, or answers why not.
-pub(super) fn in_group<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn in_group<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     (slot, in_doubt): (Slot, InDoubt),
-    run: impl FnOnce(&mut Gather<'_, 'a, E>),
+    run: impl FnOnce(&mut Gather<'_, 'a>),
 ) {
     gather.flush();
     let replies_end = gather.core.connections[caller.slot].output.end();
@@ -171,8 +170,8 @@ pub(super) fn in_group<'a, E: Engine>(
 /// A group whose outcome is unknown: its replies give way to an error, or the connection is
 /// closed.
 #[cold]
-fn end_in_doubt<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn end_in_doubt(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     replies_end: OutputEnd,
     in_doubt: InDoubt,
@@ -192,13 +191,13 @@ fn end_in_doubt<'a, E: Engine>(
 
 /// Whether a plain GET or SET of the key may take the fast path (I1).
 #[inline]
-pub(super) fn is_served_here<E: Engine>(gather: &Gather<'_, '_, E>, key: &[u8]) -> bool {
+pub(super) fn is_served_here(gather: &Gather<'_, '_>, key: &[u8]) -> bool {
     gather.core.cluster.as_ref().is_none_or(|view| view.is_own(Slot::of(key)))
 }
 
 /// Whether a command may not run here; answers the error itself.
-pub(super) fn is_redirected<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn is_redirected(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     parsed: &Result<Command<'_>, CommandError<'_>>,
     raw: &[u8],
@@ -230,8 +229,8 @@ pub(super) fn is_redirected<E: Engine>(
 }
 
 /// The check for EXEC: the keys of all its commands together.
-pub(super) fn is_exec_redirected<'k, E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn is_exec_redirected<'k>(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     keys: impl Iterator<Item = &'k [u8]>,
     writes: bool,
@@ -243,12 +242,7 @@ pub(super) fn is_exec_redirected<'k, E: Engine>(
     is_elsewhere(gather, caller, slot_of(keys), access)
 }
 
-fn is_elsewhere<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    caller: Caller,
-    keyed: Keyed,
-    access: Access,
-) -> bool {
+fn is_elsewhere(gather: &mut Gather<'_, '_>, caller: Caller, keyed: Keyed, access: Access) -> bool {
     let slot = match keyed {
         Keyed::Nothing => return false,
         Keyed::Several => {
@@ -279,7 +273,7 @@ fn is_elsewhere<E: Engine>(
 
 /// MOVED to the primary.
 #[cold]
-fn move_on<E: Engine>(gather: &mut Gather<'_, '_, E>, caller: Caller, slot: Slot) {
+fn move_on(gather: &mut Gather<'_, '_>, caller: Caller, slot: Slot) {
     let Some((own, configuration)) = installed(gather) else {
         return gather.fail(caller, &ErrorReply::SlotNotServed);
     };

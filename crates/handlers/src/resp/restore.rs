@@ -4,7 +4,6 @@ use std::cell::Cell;
 
 use base::UnixMillis;
 use commands::work::Work;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::Room;
 use store::request::{Condition, Expiry, Set};
@@ -17,11 +16,7 @@ use crate::resp::keys::{refuse_long_key, refuse_long_keys};
 use crate::resp::locked::{refuse_atomic, with_held};
 use crate::resp::strings::set_expiry;
 
-pub(super) fn restore_value<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    restore: Restore<'a>,
-) {
+pub(super) fn restore_value<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, restore: Restore<'a>) {
     let keys = std::iter::once(restore.key);
     if refuse_long_key(gather, caller, keys.clone()) {
         return;
@@ -39,11 +34,7 @@ pub(super) fn restore_value<'a, E: Engine>(
     }
 }
 
-pub(super) fn mset_ex<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    request: &MSetEx<'a>,
-) {
+pub(super) fn mset_ex<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: &MSetEx<'a>) {
     if refuse_long_keys(gather, caller, request.pairs.keys()) {
         return;
     }
@@ -59,11 +50,7 @@ pub(super) fn mset_ex<'a, E: Engine>(
     }
 }
 
-pub(super) fn move_key<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    database_index: i32,
-) {
+pub(super) fn move_key(gather: &mut Gather<'_, '_>, caller: Caller, database_index: i32) {
     let error = if gather.core.cluster.is_some() {
         ErrorReply::MoveInCluster
     } else if database_index == 0 {
@@ -74,11 +61,7 @@ pub(super) fn move_key<'a, E: Engine>(
     gather.fail(caller, &error);
 }
 
-pub(super) fn swap_databases<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    indexes: [i32; 2],
-) {
+pub(super) fn swap_databases(gather: &mut Gather<'_, '_>, caller: Caller, indexes: [i32; 2]) {
     if gather.core.cluster.is_some() {
         gather.fail(caller, &ErrorReply::SwapDbInCluster);
     } else if indexes == [0, 0] {
@@ -127,7 +110,7 @@ impl HeldWork for Restoring<'_, '_> {
     }
 
     /// Checks in the same order as Redis.
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
+    fn run(self, held: &mut Held<'_>) -> Result<Self::Done, ErrorReply<'static>> {
         let Restore { key, replaces, .. } = self.restore;
         if !replaces && held.has(key) {
             return Err(ErrorReply::BusyKey);
@@ -161,7 +144,7 @@ impl HeldWork for StoreAll<'_> {
         0
     }
 
-    fn run<E: Engine>(self, held: &mut Held<'_, E>) -> Result<Self::Done, ErrorReply<'static>> {
+    fn run(self, held: &mut Held<'_>) -> Result<Self::Done, ErrorReply<'static>> {
         let is_met = match self.condition {
             SetCondition::Always => true,
             SetCondition::IfAbsent => !self.pairs.keys().any(|key| held.has(key)),

@@ -8,7 +8,6 @@ use host::process::random_u64;
 use replication::cluster::View;
 use replication::cluster::is_own;
 use replication::replicate::GroupAnswer;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::{IndexKind, Item, Session};
 use wire::resp::{Encoder, ErrorReply, Glob, PatternError, Protocol, ScanRequest, glob_prefix};
@@ -106,11 +105,7 @@ fn own_items(session: &mut Session, now: UnixMillis, view: &View, item_count: u6
 }
 
 /// SCAN. An ordered index is walked only where keys start like the pattern.
-pub(super) fn scan<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    request: &ScanRequest<'a>,
-) {
+pub(super) fn scan<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: &ScanRequest<'a>) {
     let is_other_type = request.type_name.is_some_and(|name| !name.eq_ignore_ascii_case(b"string"));
     let pattern = request.pattern.unwrap_or(b"*");
     let mut names = match Names::new(pattern, gather.core.cluster.clone()) {
@@ -152,7 +147,7 @@ pub(super) fn scan<'a, E: Engine>(
 }
 
 /// RANDOMKEY.
-pub(super) fn random_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn random_key(gather: &mut Gather<'_, '_>, caller: Caller) {
     let (mut name, now) = (None, gather.core.now);
     let cluster = gather.core.cluster.clone();
     let mut visited = 0;
@@ -175,7 +170,7 @@ pub(super) fn random_key<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: 
 }
 
 /// DBSIZE.
-pub(super) fn database_size<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn database_size(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.settle(caller.slot);
     let mut item_count = gather.core.shared.store().stats().items;
     if let Some(view) = gather.core.cluster.clone() {
@@ -191,11 +186,7 @@ pub(super) fn database_size<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, calle
 
 /// FLUSHALL and FLUSHDB; ASYNC takes effect at once too. In a cluster it flushes the shards
 /// that this node serves, as in Redis Cluster.
-pub(super) fn flush_all<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    is_one_step: bool,
-) {
+pub(super) fn flush_all(gather: &mut Gather<'_, '_>, caller: Caller, is_one_step: bool) {
     gather.settle(caller.slot);
     gather.core.connections[caller.slot].has_written = true;
     match gather.engine.flush_shards(false) {
@@ -217,8 +208,8 @@ pub(super) fn flush_all<'a, E: Engine>(
 
 /// Runs earlier commands first. Inside EXEC these commands run between the others, with no keys
 /// locked, so that there always is a session.
-pub(super) fn with_session<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn with_session(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     work: impl FnOnce(&mut Session),
 ) {

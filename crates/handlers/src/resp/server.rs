@@ -1,7 +1,6 @@
 //! Commands about the server and its whole store.
 
 use commands::reply::Shape;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::request::Op;
 use wire::resp::{ArgIter, CommandId, ServerCommand, Spec};
@@ -28,8 +27,8 @@ use crate::resp::slow_log::slow_log;
 use crate::resp::subscribe::{subscribe, unsubscribe};
 
 /// Runs a command about the server.
-pub(super) fn run_server<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn run_server<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     command: ServerCommand<'a>,
 ) {
@@ -69,8 +68,8 @@ pub(super) fn run_server<'a, E: Engine>(
 }
 
 /// A command whose arguments are parsed where it runs.
-pub(super) fn operate<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn operate<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     args: ArgIter<'a>,
@@ -124,7 +123,7 @@ pub(super) fn operate<'a, E: Engine>(
 }
 
 /// MONITOR: shows the client all commands from now on.
-fn monitor<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+fn monitor(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.settle(caller.slot);
     let client = &gather.core.connections[caller.slot].client;
     gather.core.shared.observations().monitors.add(client);

@@ -86,7 +86,7 @@ fn get<'k>(key: &'k [u8], hash: KeyHash) -> Request<'k, Rmw<'k>> {
 }
 
 /// MGET: all values at one moment, as far as they have room together.
-pub(super) fn mget<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, keys: Keys<'a>) {
+pub(super) fn mget<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, keys: Keys<'a>) {
     if refuse_long_keys(gather, caller, keys) {
         return;
     }
@@ -104,8 +104,8 @@ pub(super) fn mget<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller
 }
 
 /// A snapshot of the next keys of an MGET.
-pub(super) fn values_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn values_slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &mut ValueWalk,
     command: &[u8],
@@ -118,11 +118,7 @@ pub(super) fn values_slice<'a, E: Engine>(
 }
 
 /// Reads the first of these keys at one moment; returns how many have been answered.
-fn read_snapshot<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    keys: Keys<'_>,
-) -> usize {
+fn read_snapshot(gather: &mut Gather<'_, '_>, caller: Caller, keys: Keys<'_>) -> usize {
     let pending = Pending {
         slot: caller.slot as u32,
         command: caller.index,
@@ -148,52 +144,30 @@ fn read_snapshot<'a, E: Engine>(
 }
 
 /// MSET: all values become visible to MGET and EXEC at one moment.
-pub(super) fn mset<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    pairs: Pairs<'a>,
-) {
+pub(super) fn mset<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs: Pairs<'a>) {
     if refuse_long_keys(gather, caller, pairs.keys()) {
         return;
     }
-    with_locked(
-        gather,
-        caller,
-        pairs,
-        |gather, caller, pairs| store_pairs(gather, caller, pairs),
-        |gather, caller, pairs| store_pairs(gather, caller, pairs),
-    );
+    with_locked(gather, caller, pairs, store_pairs);
 }
 
 /// MSETNX: all or none.
-pub(super) fn mset_nx<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    pairs: Pairs<'a>,
-) {
+pub(super) fn mset_nx<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs: Pairs<'a>) {
     if refuse_long_keys(gather, caller, pairs.keys()) {
         return;
     }
-    with_locked(
-        gather,
-        caller,
-        pairs,
-        |gather, caller, pairs| store_absent(gather, caller, pairs),
-        |gather, caller, pairs| store_absent(gather, caller, pairs),
-    );
+    with_locked(gather, caller, pairs, store_absent);
 }
 
-/// Runs one of two functions with the keys' locks held. (They are the same function; a closure
-/// cannot be generic over the engine.)
-fn with_locked<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+/// Runs a function with the keys' locks held.
+fn with_locked<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     pairs: Pairs<'a>,
-    here: impl FnOnce(&mut Gather<'_, 'a, E>, Caller, Pairs<'a>),
-    locked: impl FnOnce(&mut Gather<'_, 'a, store::LockedSession<'_>>, Caller, Pairs<'a>),
+    run: impl FnOnce(&mut Gather<'_, 'a>, Caller, Pairs<'a>),
 ) {
     if gather.engine.session().is_none() {
-        return here(gather, caller, pairs);
+        return run(gather, caller, pairs);
     }
     let lens = pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
     let (now, room) = (gather.core.now, Room::of(lens));
@@ -206,12 +180,12 @@ fn with_locked<'a, E: Engine>(
     if let Some(session) = gather.engine.session() {
         let mut keys = session.lock_keys(now, &hashes, room);
         let mut gather = Gather::new(&mut keys, gather.core);
-        locked(&mut gather, caller, pairs);
+        run(&mut gather, caller, pairs);
         gather.flush();
     }
 }
 
-fn store_pairs<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pairs: Pairs<'a>) {
+fn store_pairs<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs: Pairs<'a>) {
     let mut left = pairs.len();
     for (key, value) in pairs {
         left -= 1;
@@ -220,7 +194,7 @@ fn store_pairs<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pa
     }
 }
 
-fn store_absent<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, pairs: Pairs<'a>) {
+fn store_absent<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs: Pairs<'a>) {
     gather.flush();
     let mut observed = Observed::default();
     let now = gather.core.now;
@@ -245,8 +219,8 @@ fn store_absent<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, p
 }
 
 /// RENAME and RENAMENX: value, flags and expiry move.
-pub(super) fn rename<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn rename<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     source: &'a [u8],
     target: &'a [u8],
@@ -265,11 +239,7 @@ pub(super) fn rename<'a, E: Engine>(
 }
 
 /// COPY.
-pub(super) fn run_copy<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    copy: &Copy<'a>,
-) {
+pub(super) fn run_copy<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, copy: &Copy<'a>) {
     if copy.database_index.is_some_and(|index| index != 0) {
         if gather.core.cluster.is_some() {
             return gather.fail(caller, &ErrorReply::CopyInCluster);
@@ -291,8 +261,8 @@ pub(super) fn run_copy<'a, E: Engine>(
     }
 }
 
-fn transfer_item<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn transfer_item(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     source: &[u8],
     target: &[u8],
@@ -398,8 +368,8 @@ impl Sink<Refusal> for Held {
 }
 
 /// Copies or moves an item; both keys are locked.
-fn transfer<E: Engine>(
-    engine: &mut E,
+fn transfer(
+    engine: &mut dyn Engine,
     now: UnixMillis,
     source: (&[u8], KeyHash),
     target: (&[u8], KeyHash),

@@ -20,7 +20,6 @@
 //! turns ([`Gathered`]): it is booked as it grows, and takes at most a quarter of the client
 //! buffers.
 
-use runtime::engine::Engine;
 use runtime::walks::{Caller, Gathered, Slice, Slices, Source};
 use wire::resp::ErrorReply;
 
@@ -39,7 +38,7 @@ use crate::resp::several::values_slice;
 const GATHERED_BUFFER_PART: u64 = 4;
 
 /// Nothing gathered yet.
-pub(super) fn gathered<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>) -> Gathered {
+pub(super) fn gathered<'a>(gather: &mut Gather<'_, 'a>) -> Gathered {
     let bytes_max = gather.core.shared.buffer_budget().limit_bytes() / GATHERED_BUFFER_PART;
     Gathered {
         bytes: gather.core.pool.pop().unwrap_or_default(),
@@ -49,11 +48,7 @@ pub(super) fn gathered<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>) -> Gathere
 }
 
 /// Replies with an array of the gathered elements.
-pub(super) fn say_gathered<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    gathered: Gathered,
-) {
+pub(super) fn say_gathered(gather: &mut Gather<'_, '_>, caller: Caller, gathered: Gathered) {
     gather.say(caller, |encoder| {
         encoder.array_header(gathered.count);
         encoder.out().extend_from_slice(&gathered.bytes);
@@ -62,7 +57,7 @@ pub(super) fn say_gathered<'a, E: Engine>(
 }
 
 /// Keeps the buffer of a reply that is not sent.
-pub(super) fn drop_gathered<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, mut gathered: Gathered) {
+pub(super) fn drop_gathered(gather: &mut Gather<'_, '_>, mut gathered: Gathered) {
     gathered.bytes.clear();
     if gathered.bytes.capacity() > 0 {
         gather.core.return_buffer(gathered.bytes);
@@ -71,11 +66,7 @@ pub(super) fn drop_gathered<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, mut g
 
 /// Makes the first slice of a reply; the connection keeps the source of the others. Beside
 /// other connections, a long reply begins after their commands (W4).
-pub(super) fn begin_slices<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut source: Source,
-) {
+pub(super) fn begin_slices(gather: &mut Gather<'_, '_>, caller: Caller, mut source: Source) {
     gather.settle(caller.slot);
     if source.is_long() && gather.core.turn.is_beside_others() {
         gather.core.note_slice(caller.slot);
@@ -87,33 +78,21 @@ pub(super) fn begin_slices<'a, E: Engine>(
 }
 
 /// Keeps a source whose first slice has been made.
-pub(super) fn keep_slices<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    source: Source,
-) {
+pub(super) fn keep_slices(gather: &mut Gather<'_, '_>, caller: Caller, source: Source) {
     let slices = Slices { caller, source, command_bytes: gather.raw.len(), rewritten: None };
     gather.core.connections[caller.slot].resp().slices = Some(Box::new(slices));
 }
 
 /// Records the length of a command in the input that has not finished.
 #[cold]
-pub(super) fn note_command_bytes<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    command_bytes: usize,
-) {
+pub(super) fn note_command_bytes(gather: &mut Gather<'_, '_>, slot: usize, command_bytes: usize) {
     if let Some(slices) = &mut gather.core.connections[slot].resp().slices {
         slices.command_bytes = command_bytes;
     }
 }
 
 /// Records that the command was rewritten: its words are not in the input.
-pub(super) fn keep_rewritten<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    bytes: &[u8],
-) {
+pub(super) fn keep_rewritten(gather: &mut Gather<'_, '_>, slot: usize, bytes: &[u8]) {
     if let Some(slices) = &mut gather.core.connections[slot].resp().slices {
         slices.rewritten = Some(bytes.into());
     }
@@ -122,11 +101,7 @@ pub(super) fn keep_rewritten<'a, E: Engine>(
 /// Makes the next slice of the command that `input` begins with (I1); returns the number of
 /// consumed bytes: none, or all of the command.
 #[cold]
-pub(super) fn resume_slices<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    input: &[u8],
-) -> usize {
+pub(super) fn resume_slices(gather: &mut Gather<'_, '_>, slot: usize, input: &[u8]) -> usize {
     let Some(slices) = gather.core.connections[slot].resp().slices.take() else { return 0 };
     let command_bytes = slices.command_bytes;
     debug_assert!(command_bytes <= input.len(), "I1");
@@ -139,22 +114,14 @@ pub(super) fn resume_slices<'a, E: Engine>(
 }
 
 /// Makes all remaining slices: the commands after it in EXEC do not wait.
-pub(super) fn end_slices<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    command: &[u8],
-) {
+pub(super) fn end_slices(gather: &mut Gather<'_, '_>, slot: usize, command: &[u8]) {
     while let Some(slices) = gather.core.connections[slot].resp().slices.take() {
         next_slice(gather, slices, command);
     }
 }
 
 /// Makes the next slice; the source of the others stays with the connection.
-pub(super) fn next_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    mut slices: Box<Slices>,
-    command: &[u8],
-) {
+pub(super) fn next_slice(gather: &mut Gather<'_, '_>, mut slices: Box<Slices>, command: &[u8]) {
     let Slices { caller, source, rewritten, .. } = &mut *slices;
     let (caller, command) = (*caller, rewritten.as_deref().unwrap_or(command));
     if slice(gather, caller, source, command) == Slice::More {
@@ -168,8 +135,8 @@ pub(super) fn next_slice<'a, E: Engine>(
     gather.core.ledger.rebook(&mut connection.booked, held);
 }
 
-fn slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     source: &mut Source,
     command: &[u8],
@@ -193,7 +160,7 @@ fn slice<'a, E: Engine>(
 
 /// Whether there is room for the bytes that sources have gathered; answers the error itself.
 /// Some is left for the copies that are sent: beyond the limit clients are closed.
-pub(super) fn may_gather_on<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) -> bool {
+pub(super) fn may_gather_on(gather: &mut Gather<'_, '_>, caller: Caller) -> bool {
     let has_room = !gather.core.ledger.is_tight();
     if !has_room {
         let text = "the client buffers are full: try again, or ask for less";

@@ -1,6 +1,5 @@
 //! SLOWLOG: lists the commands that took too long.
 
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::slow_log::Entry;
 use wire::resp::number::parse_i64;
@@ -12,8 +11,8 @@ use crate::gather::Gather;
 const SHOWN: usize = 10;
 
 /// Runs one of these.
-pub(super) fn slow_log<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn slow_log<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     args: ArgIter<'a>,
@@ -32,11 +31,7 @@ pub(super) fn slow_log<'a, E: Engine>(
     }
 }
 
-fn slow_log_get<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    mut args: ArgIter<'a>,
-) {
+fn slow_log_get<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIter<'a>) {
     let count = match (args.next(), args.next()) {
         (None, _) => Ok(SHOWN),
         (Some(count), None) => read_count(count),

@@ -3,7 +3,6 @@
 use commands::reply::Shape;
 use commands::rmw::{Bounded, Rmw};
 use commands::work::{SMALL_FLOAT_DIGITS, Work};
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::request::{Condition, Expiry, Op, Set};
 use wire::resp::number::float_digits;
@@ -17,8 +16,8 @@ use crate::resp::restore::mset_ex;
 use crate::resp::several::{mget, mset, mset_nx};
 
 /// Runs a command on strings.
-pub(super) fn run_string<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn run_string<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     command: StringCommand<'a>,
 ) {
@@ -82,8 +81,8 @@ pub(super) fn run_string<'a, E: Engine>(
 }
 
 /// The expiry that an option of SET, SETIF or MSETEX gives; answers the error itself.
-pub(super) fn set_expiry<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn set_expiry(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     given: wire::resp::Expiry,
 ) -> Option<Expiry> {
@@ -96,8 +95,8 @@ pub(super) fn set_expiry<E: Engine>(
 
 /// SET without GET, with its expiry already computed.
 #[inline]
-pub(super) fn plain_set<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn plain_set<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     set: &SetCommand<'a>,
     expiry: Expiry,
@@ -106,7 +105,7 @@ pub(super) fn plain_set<'a, E: Engine>(
     gather.single(caller, set.key, write(set.value, expiry, condition), Shape::Stored);
 }
 
-fn run_set<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, set: &SetCommand<'a>) {
+fn run_set<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, set: &SetCommand<'a>) {
     let Some(expiry) = set_expiry(gather, caller, set.expiry) else { return };
     if set.returns_old {
         let write = write(set.value, expiry, condition(set.condition));
@@ -116,7 +115,7 @@ fn run_set<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, set: &
     }
 }
 
-fn run_set_if<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, set_if: &SetIf<'a>) {
+fn run_set_if<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, set_if: &SetIf<'a>) {
     // It was validated once, when it was parsed.
     let Some((set, comparison)) = set_if.read() else { return };
     let Some(expiry) = set_expiry(gather, caller, set.expiry) else { return };
@@ -127,12 +126,7 @@ fn run_set_if<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, set
     gather.weigh();
 }
 
-fn get_ex<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    key: &'a [u8],
-    ttl: Option<ExpireTtl>,
-) {
+fn get_ex<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, key: &'a [u8], ttl: Option<ExpireTtl>) {
     let update = match ttl {
         None => return gather.single(caller, key, Op::Get, Shape::Value),
         Some(ExpireTtl::Persist) => Rmw::Persist,
@@ -147,8 +141,8 @@ fn get_ex<'a, E: Engine>(
 }
 
 /// A bad time is an error only for a key that exists.
-fn refuse_get_ex<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn refuse_get_ex<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     key: &'a [u8],
     reason: InvalidTime,
@@ -157,8 +151,8 @@ fn refuse_get_ex<'a, E: Engine>(
 }
 
 /// The absolute expiry time; answers the error itself.
-pub(super) fn expiry<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn expiry(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     expire: ExpireTime,
 ) -> Option<Expiry> {
@@ -171,7 +165,7 @@ pub(super) fn expiry<'a, E: Engine>(
     }
 }
 
-fn bounded<'a, E: Engine>(gather: &Gather<'_, 'a, E>, bytes: &'a [u8]) -> Bounded<'a> {
+fn bounded<'a>(gather: &Gather<'_, 'a>, bytes: &'a [u8]) -> Bounded<'a> {
     Bounded { bytes, max_bytes: gather.core.value_max_bytes }
 }
 

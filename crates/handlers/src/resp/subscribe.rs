@@ -1,7 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE of the only channel: invalidations for RESP2 clients, which cannot
 //! receive push messages between replies.
 
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::tracking::message::CHANNEL;
 use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Protocol};
@@ -24,11 +23,7 @@ pub(super) const NO_SUCH_CHANNEL: ErrorReply<'static> = ErrorReply::Other(
 );
 
 /// SUBSCRIBE.
-pub(super) fn subscribe<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    channels: ArgIter<'a>,
-) {
+pub(super) fn subscribe<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, channels: ArgIter<'a>) {
     gather.settle(caller.slot);
     if has_others(channels) {
         return gather.fail(caller, &NO_SUCH_CHANNEL);
@@ -46,11 +41,7 @@ pub(super) fn subscribe<'a, E: Engine>(
 }
 
 /// UNSUBSCRIBE; without channels, of all.
-pub(super) fn unsubscribe<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    channels: ArgIter<'a>,
-) {
+pub(super) fn unsubscribe<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, channels: ArgIter<'a>) {
     gather.settle(caller.slot);
     let connection = &mut gather.core.connections[caller.slot];
     let was_subscribed = connection.resp().is_subscribed;
@@ -75,15 +66,15 @@ pub(super) fn unsubscribe<'a, E: Engine>(
 }
 
 /// Whether the client is a subscriber in RESP2, where replies and messages look alike.
-pub(super) fn listens_only<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) -> bool {
+pub(super) fn listens_only(gather: &mut Gather<'_, '_>, slot: usize) -> bool {
     let resp = gather.core.connections[slot].resp();
     resp.is_subscribed && resp.protocol == Protocol::Resp2
 }
 
 /// Whether a subscriber in RESP2 may not send this command; answers the error itself.
 #[cold]
-pub(super) fn is_out_of_place<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn is_out_of_place(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     id: Option<CommandId>,
 ) -> bool {

@@ -17,7 +17,6 @@ use budget::Kind;
 use commands::work::Work;
 use runtime::connection::Resp;
 use runtime::core::tell::{self, redirect_target};
-use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::walks::Caller;
 use sessions::acl::{PATTERN_BYTES, ReadPrefixes, Standing};
@@ -154,20 +153,20 @@ impl<'a> Wanted<'a> {
 /// Whether a plain command of this connection may take the fast path, although those of some
 /// connections may not.
 #[cold]
-pub(super) fn is_unexceptional<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) -> bool {
+pub(super) fn is_unexceptional(gather: &mut Gather<'_, '_>, slot: usize) -> bool {
     gather.core.pauses.current().is_none() && !tracks(gather, slot) && !listens_only(gather, slot)
 }
 
 /// Whether the connection's client tracks.
-pub(super) fn tracks<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) -> bool {
+pub(super) fn tracks(gather: &mut Gather<'_, '_>, slot: usize) -> bool {
     gather.core.connections[slot].resp().tracker.is_some()
 }
 
 /// Whether CLIENT TRACKING may run: before it confirms that the client tracks, every writing
 /// thread knows (tracking T2).
 #[cold]
-pub(super) fn may_track<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn may_track<'a>(
+    gather: &mut Gather<'_, 'a>,
     slot: usize,
     parsed: &Result<Command<'a>, CommandError<'a>>,
 ) -> bool {
@@ -188,8 +187,8 @@ pub(super) fn may_track<'a, E: Engine>(
 
 /// A command of a client that tracks.
 #[cold]
-pub(super) fn perform_tracked<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn perform_tracked<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     parsed: Result<Command<'a>, CommandError<'a>>,
     raw: &'a [u8],
@@ -215,14 +214,14 @@ pub(super) fn perform_tracked<'a, E: Engine>(
 }
 
 /// Executes the gathered requests, and sends messages about the keys they have changed.
-fn tell_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64>) {
+fn tell_changes(gather: &mut Gather<'_, '_>, by: Option<u64>) {
     look_up_changes(gather, by);
     tell::send(gather.core);
 }
 
 /// Executes the gathered requests, and looks up the clients to notify of the keys they have
 /// changed.
-fn look_up_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64>) {
+fn look_up_changes(gather: &mut Gather<'_, '_>, by: Option<u64>) {
     gather.flush();
     gather.engine.take_changes(&mut gather.core.telling.changes);
     tell::look_up(gather.core, by);
@@ -231,11 +230,7 @@ fn look_up_changes<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, by: Option<u64
 /// Called after a queued command of a client that tracks: the reads of the next command are
 /// registered separately.
 #[cold]
-pub(super) fn end_queued<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    id: Option<CommandId>,
-) {
+pub(super) fn end_queued(gather: &mut Gather<'_, '_>, slot: usize, id: Option<CommandId>) {
     let Some(tracker) = gather.core.connections[slot].resp().tracker.clone() else { return };
     if id.is_none_or(|id| !id.spec().flags.contains(Flags::READONLY)) {
         look_up_changes(gather, Some(tracker.client.id).filter(|_| tracker.is_no_loop));
@@ -243,7 +238,7 @@ pub(super) fn end_queued<'a, E: Engine>(
 }
 
 /// Ends CLIENT CACHING, which holds for one command, or for one transaction.
-fn end_tracked<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, id: Option<CommandId>) {
+fn end_tracked(gather: &mut Gather<'_, '_>, slot: usize, id: Option<CommandId>) {
     let resp = gather.core.connections[slot].resp();
     let is_of_client = id.is_some_and(|id| id.name().starts_with("client|"));
     if !is_of_client && !resp.is_queueing() {
@@ -253,11 +248,7 @@ fn end_tracked<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize, id: O
 
 /// Called after a command that was refused before it could run.
 #[cold]
-pub(super) fn end_refused<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    slot: usize,
-    id: Option<CommandId>,
-) {
+pub(super) fn end_refused(gather: &mut Gather<'_, '_>, slot: usize, id: Option<CommandId>) {
     if tracks(gather, slot) {
         end_tracked(gather, slot, id);
     }
@@ -268,7 +259,7 @@ pub(super) fn end_refused<'a, E: Engine>(
 
 /// Called after CLIENT TRACKING: a client that does not track by then is no longer about to.
 #[cold]
-pub(super) fn end_asking<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
+pub(super) fn end_asking(gather: &mut Gather<'_, '_>, slot: usize) {
     let resp = gather.core.connections[slot].resp();
     // A queued command may still request it; a subscriber counts as tracking.
     if resp.tracker.is_none() && !resp.is_queueing() && !resp.is_subscribed {
@@ -279,8 +270,8 @@ pub(super) fn end_asking<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: us
 
 /// Registers the keys that a command is about to read, if its client keeps copies (tracking
 /// T3).
-pub(super) fn remember_reads<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn remember_reads(
+    gather: &mut Gather<'_, '_>,
     slot: usize,
     id: Option<CommandId>,
     raw: &[u8],
@@ -311,8 +302,8 @@ pub(super) fn remember_reads<'a, E: Engine>(
 }
 
 /// CLIENT TRACKING and related subcommands.
-pub(super) fn track<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn track<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     id: CommandId,
     mut args: ArgIter<'a>,
@@ -353,11 +344,7 @@ pub(super) fn track<'a, E: Engine>(
     }
 }
 
-fn start_tracking<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    wanted: &Wanted<'a>,
-) {
+fn start_tracking<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, wanted: &Wanted<'a>) {
     // Each prefix is looked up among those of the command, of its client and of all clients.
     gather.core.charge(Work::keys(3 * wanted.prefixes.len()));
     let before = gather.core.connections[caller.slot].resp().tracker.clone();
@@ -395,8 +382,8 @@ fn start_tracking<'a, E: Engine>(
 
 /// Whether the client's user may not read all keys with one of these prefixes; without
 /// prefixes: all keys.
-fn is_prefix_denied<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn is_prefix_denied(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     prefixes: &[&[u8]],
 ) -> Result<bool, ErrorReply<'static>> {
@@ -424,7 +411,7 @@ fn is_prefix_denied<'a, E: Engine>(
 }
 
 /// CLIENT CACHING.
-fn ask_caching<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, word: &[u8]) {
+fn ask_caching(gather: &mut Gather<'_, '_>, caller: Caller, word: &[u8]) {
     let resp = gather.core.connections[caller.slot].resp();
     let consent = resp.tracker.as_ref().map(|tracker| tracker.consent());
     let error = match consent {

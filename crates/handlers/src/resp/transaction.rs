@@ -26,7 +26,6 @@ use commands::rmw::{Refusal, Rmw, bits};
 use commands::work::Work;
 use counters::CommandIndex;
 use runtime::connection::{Ending, Transaction, group_kind};
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use sessions::slow_log::is_timed_alone;
 use store::{Op, Outcome, Pins, Request, Sink};
@@ -72,8 +71,8 @@ struct Queued<'t> {
 }
 
 /// Runs a command of transactions.
-pub(super) fn run_transaction<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn run_transaction<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     command: TransactionCommand<'a>,
 ) {
@@ -87,8 +86,8 @@ pub(super) fn run_transaction<'a, E: Engine>(
 }
 
 /// Queues a command between MULTI and EXEC.
-pub(super) fn queue<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(super) fn queue<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     parsed: Result<Command<'a>, CommandError<'a>>,
     raw: &[u8],
@@ -148,11 +147,7 @@ pub(super) fn queue<'a, E: Engine>(
 }
 
 /// Books bytes that the transaction is about to take; answers the error itself.
-fn reserve<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    more_bytes: usize,
-) -> bool {
+fn reserve(gather: &mut Gather<'_, '_>, caller: Caller, more_bytes: usize) -> bool {
     let bytes_max = gather.core.group_bytes_max();
     let held_bytes = (transaction(gather, caller.slot).held_bytes() + more_bytes) as u64;
     let kind = group_kind(held_bytes);
@@ -168,20 +163,17 @@ fn reserve<'a, E: Engine>(
     false
 }
 
-fn transaction<'t, E: Engine>(
-    gather: &'t mut Gather<'_, '_, E>,
-    slot: usize,
-) -> &'t mut Transaction {
+fn transaction<'t>(gather: &'t mut Gather<'_, '_>, slot: usize) -> &'t mut Transaction {
     gather.core.connections[slot].resp().transaction.get_or_insert_default()
 }
 
 /// Marks that a command could not be queued.
-pub(super) fn spoil<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
+pub(super) fn spoil(gather: &mut Gather<'_, '_>, slot: usize) {
     transaction(gather, slot).is_spoilt = true;
 }
 
 /// MULTI.
-pub(super) fn multi<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn multi(gather: &mut Gather<'_, '_>, caller: Caller) {
     let transaction = transaction(gather, caller.slot);
     if transaction.is_queueing {
         return gather.fail(caller, &ErrorReply::NestedMulti);
@@ -192,13 +184,13 @@ pub(super) fn multi<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Calle
 }
 
 /// Publishes the number of queued commands, for CLIENT LIST of other clients.
-fn show_queue<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
+fn show_queue(gather: &mut Gather<'_, '_>, slot: usize) {
     let count = transaction(gather, slot).queued_count();
     gather.core.connections[slot].client.set_queued(count);
 }
 
 /// DISCARD: also forgets the watched keys.
-pub(super) fn discard<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn discard(gather: &mut Gather<'_, '_>, caller: Caller) {
     let transaction = &mut gather.core.connections[caller.slot].resp().transaction;
     if transaction.take_if(|transaction| transaction.is_queueing).is_none() {
         return gather.fail(caller, &ErrorReply::DiscardWithoutMulti);
@@ -208,7 +200,7 @@ pub(super) fn discard<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Cal
 }
 
 /// UNWATCH.
-pub(super) fn unwatch<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn unwatch(gather: &mut Gather<'_, '_>, caller: Caller) {
     if let Some(transaction) = &mut gather.core.connections[caller.slot].resp().transaction {
         transaction.watched.clear();
         transaction.watched_bytes = 0;
@@ -217,7 +209,7 @@ pub(super) fn unwatch<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Cal
     gather.say(caller, |encoder| encoder.ok());
 }
 
-fn drop_idle_transaction<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
+fn drop_idle_transaction(gather: &mut Gather<'_, '_>, slot: usize) {
     gather.core.connections[slot]
         .resp()
         .transaction
@@ -225,7 +217,7 @@ fn drop_idle_transaction<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: us
 }
 
 /// WATCH: remembers the present versions.
-pub(super) fn watch<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, keys: Keys<'a>) {
+pub(super) fn watch<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, keys: Keys<'a>) {
     if transaction(gather, caller.slot).is_queueing {
         return gather.fail(caller, &ErrorReply::WatchInMulti);
     }
@@ -253,7 +245,7 @@ pub(super) fn watch<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Calle
 }
 
 /// The key's version, 0 if there is none.
-fn version_of<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, key: &[u8]) -> u64 {
+fn version_of(gather: &mut Gather<'_, '_>, key: &[u8]) -> u64 {
     let mut sink = VersionSink { version: 0 };
     let request: Request<'_, Rmw<'_>> = Request { key, hash: gather.core.hash(key), op: Op::Get };
     gather.engine.execute(gather.core.now, &[request], &mut sink);
@@ -261,7 +253,7 @@ fn version_of<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, key: &[u8]) -> u64 
 }
 
 /// EXEC.
-pub(super) fn exec<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn exec(gather: &mut Gather<'_, '_>, caller: Caller) {
     let resp = gather.core.connections[caller.slot].resp();
     let transaction = resp.transaction.take_if(|transaction| transaction.is_queueing);
     let Some(transaction) = transaction else {
@@ -281,11 +273,7 @@ pub(super) fn exec<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller
     gather.core.ledger.release(kind, scratch_bytes);
 }
 
-fn exec_queued<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    transaction: &Transaction,
-) {
+fn exec_queued(gather: &mut Gather<'_, '_>, caller: Caller, transaction: &Transaction) {
     let limits = super::limits(gather.core, caller.slot);
     let commands = parse_again(transaction, &limits);
     gather.only_reads &=
@@ -303,8 +291,8 @@ fn exec_queued<'a, E: Engine>(
     gather.core.ledger.release(kind, booked_bytes);
 }
 
-fn exec_booked<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn exec_booked(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     transaction: &Transaction,
     commands: &[Queued<'_>],
@@ -327,8 +315,8 @@ fn exec_booked<'a, E: Engine>(
     }
 }
 
-fn exec_parts<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn exec_parts(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     transaction: &Transaction,
     commands: &[Queued<'_>],
@@ -347,7 +335,7 @@ fn exec_parts<'a, E: Engine>(
         is_first = false;
         let (alone, after) = after.split_at(after.len().min(1));
         for queued in alone {
-            let mut gather = Gather::new(gather.engine, gather.core);
+            let mut gather = gather.apart();
             run_in_exec(&mut gather, caller, queued, began);
             gather.core.charge(Work::alone());
             gather.flush();
@@ -358,8 +346,8 @@ fn exec_parts<'a, E: Engine>(
 
 /// Runs commands on keys, under the locks of all of them; false: a watched key has changed, or
 /// there is no room in the log for the first part.
-fn exec_part<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn exec_part(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     (transaction, began): (&Transaction, Work),
     part: &[Queued<'_>],
@@ -372,7 +360,7 @@ fn exec_part<'a, E: Engine>(
     for _ in 0..PLANS_MAX {
         let Some(session) = gather.engine.session() else {
             // A group: its shard is already held.
-            let mut gather = Gather::new(gather.engine, gather.core);
+            let mut gather = gather.apart();
             return exec_locked(&mut gather, caller, (transaction, began), part, is_first);
         };
         let mut locked = session.lock_keys(now, &hashes, plan.room(is_first));
@@ -398,8 +386,8 @@ fn exec_part<'a, E: Engine>(
 }
 
 /// The keys whose locks a part needs.
-fn locks_for<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn locks_for(
+    gather: &mut Gather<'_, '_>,
     transaction: &Transaction,
     part: &[Queued<'_>],
     is_first: bool,
@@ -409,8 +397,8 @@ fn locks_for<'a, E: Engine>(
 }
 
 /// Runs the part under the locks: no other client's command comes in between.
-fn exec_locked<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn exec_locked<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     (transaction, began): (&Transaction, Work),
     part: &[Queued<'a>],
@@ -434,12 +422,7 @@ fn exec_locked<'a, E: Engine>(
 
 /// Runs the next command of a group that started at the work `began`, unless the group has done
 /// too much.
-fn run_in_exec<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-    queued: &Queued<'a>,
-    began: Work,
-) {
+fn run_in_exec<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, queued: &Queued<'a>, began: Work) {
     let done_bytes = gather.core.work().bytes_since(began);
     if fits_atomic(gather, 0, done_bytes) {
         run_queued(gather, caller, queued);
@@ -449,7 +432,7 @@ fn run_in_exec<'a, E: Engine>(
     }
 }
 
-fn run_queued<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, queued: &Queued<'a>) {
+fn run_queued<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, queued: &Queued<'a>) {
     let id = match &queued.parsed {
         Ok(command) => command.id(),
         Err(error) => error.id(),
@@ -486,13 +469,13 @@ fn run_queued<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller, que
 }
 
 /// Forgets everything, at QUIT, RESET and the end of a connection.
-pub(super) fn forget_transaction<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, slot: usize) {
+pub(super) fn forget_transaction(gather: &mut Gather<'_, '_>, slot: usize) {
     gather.core.connections[slot].resp().transaction = None;
     gather.core.connections[slot].client.set_queued(None);
 }
 
 /// QUIT.
-pub(super) fn quit<'a, E: Engine>(gather: &mut Gather<'_, 'a, E>, caller: Caller) {
+pub(super) fn quit(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.say(caller, |encoder| encoder.ok());
     gather.core.connections[caller.slot].ending = Ending::AfterFlush;
 }

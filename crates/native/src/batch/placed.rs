@@ -25,7 +25,6 @@ use cluster::ShardId;
 use commands::rmw::Rmw;
 use replication::cluster::{Place, View, clock};
 use replication::replicate::Apart;
-use runtime::engine::Engine;
 use store::request::{Op as StoreOp, Request};
 use wire::native::{Moved, Op, Reply, RequestId, Status};
 
@@ -90,7 +89,7 @@ pub(super) struct Group<'a> {
     pendings: Vec<Pending>,
 }
 
-impl<'a, 'k, E: Engine, T: Outlet> Batch<'_, 'a, 'k, E, T> {
+impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
     /// Whether another server has the request's key; then it is answered without being executed.
     pub(super) fn is_moved(&mut self, id: RequestId, op: &Op<'_>) -> bool {
         let Some(placed) = &self.placed else { return false };

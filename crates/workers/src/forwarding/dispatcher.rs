@@ -269,22 +269,16 @@ impl Dispatcher {
     }
 
     /// Adds a reply that is known already: it takes its place behind replies that are not.
-    pub fn say<T>(
-        &mut self,
-        core: &mut Core,
-        slot: usize,
-        encode: impl FnOnce(&mut Vec<u8>) -> T,
-    ) -> T {
+    pub fn say(&mut self, core: &mut Core, slot: usize, encode: &mut dyn FnMut(&mut Vec<u8>)) {
         let index = self.tickets.take();
         // SAFETY: the ticket is free, so the dispatcher holds the request slot (I1).
         let request_slot = unsafe { &mut *self.tickets.request_slot(index) };
-        let said = encode(&mut request_slot.reply);
+        encode(&mut request_slot.reply);
         let ticket = &mut self.tickets[index];
         ticket.state = State::Done;
         ticket.slot = slot as u32;
         ticket.next = NO_TICKET;
         self.tickets.append(&mut core.connections[slot].awaiting, index);
-        said
     }
 
     /// The origin of a request.

@@ -41,6 +41,8 @@ const BATCHES_PER_TURN: usize = 4;
 /// Another dispatcher's writes may block a parked request, and their end rings no bell here.
 const SLEEP_MAX_PARKED: Duration = Duration::from_millis(1);
 
+const HAS_DISPATCHER: &str = "only a worker with a dispatcher has connections";
+
 /// A session with the links between this worker and the others.
 pub struct Routed {
     /// The session, which executes.
@@ -54,6 +56,8 @@ pub struct Routed {
     /// None on a thread that only executes, or is idle.
     dispatcher: Option<Dispatcher>,
     executor: Executor,
+    /// The batch in the making.
+    here: Here,
     /// Whether requests go to workers other than the receiving one.
     is_routing: bool,
     /// It will send nothing more.
@@ -92,6 +96,7 @@ impl Routed {
             hot_keys,
             dispatcher,
             executor,
+            here: Here::default(),
             is_routing,
             is_closed,
             loans,
@@ -120,30 +125,29 @@ impl Routed {
     }
 
     fn dispatcher(&mut self) -> &mut Dispatcher {
-        self.dispatcher.as_mut().expect("only a worker with a dispatcher has connections")
+        self.dispatcher.as_mut().expect(HAS_DISPATCHER)
     }
 }
 
 impl Engine for Routed {
-    const ROUTES: bool = true;
-
-    type Here = Here;
+    fn routes(&self) -> bool {
+        true
+    }
 
     #[inline]
     fn prefetch(&mut self, hash: KeyHash) {
         self.home.prefetch(hash);
     }
 
-    #[inline]
-    fn execute<S: Answering>(
+    fn execute(
         &mut self,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
-        sink: &mut S,
+        mut sink: &mut dyn Answering,
     ) {
         match &mut self.group_handle {
             Some(group_handle) if group_handle.is_held() || has_writes(requests) => {
-                group_handle.execute(&mut self.home.session, now, requests, sink);
+                group_handle.execute(&mut self.home.session, now, requests, &mut sink);
             }
             _ => self.home.execute(now, requests, sink),
         }
@@ -153,14 +157,14 @@ impl Engine for Routed {
         Some(self.group_handle.as_mut()?.begin(&mut self.home.session, slot))
     }
 
-    fn execute_apart<S: Answering>(
+    fn execute_apart(
         &mut self,
         now: UnixMillis,
         requests: (Slot, &[Request<'_, Rmw<'_>>]),
-        sink: &mut S,
+        mut sink: &mut dyn Answering,
     ) -> Apart {
         let Some(group_handle) = &mut self.group_handle else { return Apart::NotExecuted };
-        group_handle.execute_apart(&mut self.home.session, now, requests, sink)
+        group_handle.execute_apart(&mut self.home.session, now, requests, &mut sink)
     }
 
     fn end_group(&mut self) -> bool {
@@ -187,7 +191,7 @@ impl Engine for Routed {
         &mut self,
         now: UnixMillis,
         range: &Range<'_>,
-        visit: impl FnMut(&Item<'_>),
+        visit: &mut dyn FnMut(&Item<'_>),
     ) -> Option<Result<RangeEnd, NoOrder>> {
         if let (Some(dispatcher), Bound::Included(key)) = (&mut self.dispatcher, range.origin()) {
             dispatcher.note_range(&self.hasher, key);
@@ -206,40 +210,35 @@ impl Engine for Routed {
     }
 
     #[inline]
-    fn ask(&mut self, core: &mut Core, here: &mut Here, asking: Asking<'_>) -> Asked {
-        self.dispatcher().ask(core, here, asking)
+    fn ask(&mut self, core: &mut Core, asking: Asking<'_>) -> Asked {
+        let dispatcher = self.dispatcher.as_mut().expect(HAS_DISPATCHER);
+        dispatcher.ask(core, &mut self.here, asking)
     }
 
     #[inline]
-    fn join(&mut self, here: &mut Here, hash: KeyHash, key: &[u8]) {
+    fn join(&mut self, hash: KeyHash, key: &[u8]) {
         if let Some(dispatcher) = &mut self.dispatcher {
             dispatcher.note(hash, key);
         }
-        here.join();
+        self.here.join();
     }
 
     #[inline]
     fn offer_tail(
         &mut self,
         core: &mut Core,
-        here: &mut Here,
         requests: &[Request<'_, Rmw<'_>>],
         pendings: &[Pending],
     ) -> usize {
+        let here = &mut self.here;
         let dispatcher = self.dispatcher.as_mut();
         dispatcher.map_or(0, |dispatcher| dispatcher.offer_tail(core, here, requests, pendings))
     }
 
     #[inline]
-    fn execute_here(
-        &mut self,
-        requests: &[Request<'_, Rmw<'_>>],
-        sink: ReplySink<'_>,
-        here: &mut Here,
-    ) {
-        let now = sink.now;
-        let dispatcher =
-            self.dispatcher.as_ref().expect("only a worker with a dispatcher has connections");
+    fn execute_batch(&mut self, requests: &[Request<'_, Rmw<'_>>], sink: ReplySink<'_>) {
+        let (now, here) = (sink.now, &self.here);
+        let dispatcher = self.dispatcher.as_ref().expect(HAS_DISPATCHER);
         let forwardings = &sink.counters.forwardings;
         let mut sink = HereSink::new(sink, requests, dispatcher.request_slots(), here);
         if let Some(group_handle) = &mut self.group_handle
@@ -250,14 +249,14 @@ impl Engine for Routed {
             self.home.session.read_hot(now, requests, &mut sink);
             forwardings.hot_in_place.add(self.home.session.take_hot_reads());
         } else {
-            self.home.execute(now, requests, &mut sink);
+            self.home.execute_into(now, requests, &mut sink);
         }
     }
 
     #[inline]
-    fn finish(&mut self, core: &mut Core, here: &mut Here) {
+    fn finish(&mut self, core: &mut Core) {
         if let Some(dispatcher) = &mut self.dispatcher {
-            dispatcher.finish(core, here);
+            dispatcher.finish(core, &mut self.here);
         }
     }
 
@@ -266,17 +265,14 @@ impl Engine for Routed {
         self.dispatcher().send(core, sending, away);
     }
 
-    fn say<T>(
-        &mut self,
-        core: &mut Core,
-        slot: usize,
-        encode: impl FnOnce(&mut Vec<u8>) -> T,
-    ) -> T {
-        self.dispatcher().say(core, slot, encode)
+    fn say(&mut self, core: &mut Core, slot: usize, encode: &mut dyn FnMut(&mut Vec<u8>)) {
+        self.dispatcher().say(core, slot, encode);
     }
 }
 
 impl Home for Routed {
+    const ROUTES: bool = true;
+
     fn own_session(&mut self) -> &mut Session {
         self.home.own_session()
     }

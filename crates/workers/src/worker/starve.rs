@@ -91,7 +91,7 @@ fn say_refused<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize, reply
     if connection.awaiting.is_empty() {
         connection.output.append(|out| out.extend_from_slice(reply));
     } else if worker.engine.can_refuse() {
-        worker.engine.say(&mut worker.core, slot, |out| out.extend_from_slice(reply));
+        worker.engine.say(&mut worker.core, slot, &mut |out| out.extend_from_slice(reply));
     }
     worker.core.touch(slot);
 }

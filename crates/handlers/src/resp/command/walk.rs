@@ -7,7 +7,6 @@
 //! ```
 
 use commands::work::Work;
-use runtime::engine::Engine;
 use runtime::walks::commands::{Flagged, STEPS_PER_BYTE, Told};
 use runtime::walks::{Caller, CommandWalk, Slice, Source};
 use wire::resp::{ArgIter, Keys, Spec, keys_asked};
@@ -16,17 +15,14 @@ use crate::gather::Gather;
 use crate::resp::slices::begin_slices;
 
 /// COMMAND, and COMMAND INFO without names.
-pub(in crate::resp) fn command_table<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
-    caller: Caller,
-) {
+pub(in crate::resp) fn command_table(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.say(caller, |encoder| encoder.array_header(Spec::top_level().count()));
     let walk = CommandWalk::All { told: Told::Info, from: 0 };
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
-pub(in crate::resp) fn command_info<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(in crate::resp) fn command_info<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     names: ArgIter<'a>,
 ) {
@@ -38,8 +34,8 @@ pub(in crate::resp) fn command_info<'a, E: Engine>(
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
-pub(in crate::resp) fn command_docs<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(in crate::resp) fn command_docs<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     names: ArgIter<'a>,
 ) {
@@ -53,16 +49,16 @@ pub(in crate::resp) fn command_docs<'a, E: Engine>(
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
-pub(in crate::resp) fn command_get_keys<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(in crate::resp) fn command_get_keys<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     keys: Keys<'a>,
 ) {
     tell_keys(gather, caller, keys, None);
 }
 
-pub(in crate::resp) fn command_get_keys_and_flags<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub(in crate::resp) fn command_get_keys_and_flags<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     words: ArgIter<'a>,
 ) {
@@ -75,8 +71,8 @@ pub(in crate::resp) fn command_get_keys_and_flags<'a, E: Engine>(
     }
 }
 
-fn tell_keys<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+fn tell_keys<'a>(
+    gather: &mut Gather<'_, 'a>,
     caller: Caller,
     keys: Keys<'a>,
     flags: Option<Flagged>,
@@ -88,8 +84,8 @@ fn tell_keys<'a, E: Engine>(
 }
 
 /// A slice of COMMAND's reply. A client that wants no reply gets none.
-pub fn commands_slice<'a, E: Engine>(
-    gather: &mut Gather<'_, 'a, E>,
+pub fn commands_slice(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     walk: &mut CommandWalk,
     command: &[u8],

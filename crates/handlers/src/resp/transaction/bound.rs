@@ -18,7 +18,6 @@ use commands::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIM
 use commands::rmw::Rmw;
 use commands::work::Work;
 use runtime::connection::reply_kind;
-use runtime::engine::Engine;
 use runtime::walks::Caller;
 use store::{Op, Request};
 use wire::resp::{BitCommand, Command, CommandId, ErrorReply, Flags, Handling, ServerCommand};
@@ -50,8 +49,8 @@ struct Lengths(HashMap<KeyHash, u64>);
 
 /// Books the maximum of the replies; returns the amount and its kind. `None`: that is too much,
 /// and the error is answered.
-pub(super) fn book_replies<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+pub(super) fn book_replies(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     commands: &[Queued<'_>],
 ) -> Option<(Kind, u64)> {
@@ -73,8 +72,8 @@ pub(super) fn book_replies<E: Engine>(
 }
 
 /// The sum of all bounds, or more than `bytes_max`.
-fn bound_of<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+fn bound_of(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     commands: &[Queued<'_>],
     bytes_max: u64,
@@ -111,16 +110,12 @@ fn bound_of<E: Engine>(
 }
 
 /// Whether measuring has cost as much as the group may.
-fn has_looked_enough<E: Engine>(gather: &Gather<'_, '_, E>, began: Work) -> bool {
+fn has_looked_enough(gather: &Gather<'_, '_>, began: Work) -> bool {
     gather.core.work().bytes_since(began) > gather.core.shared.config().atomic_size_max_bytes
 }
 
 /// The copied bytes of the values in a command's reply; updates the lengths of its keys.
-fn values_bound<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    queued: &Queued<'_>,
-    lengths: &mut Lengths,
-) -> u64 {
+fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, lengths: &mut Lengths) -> u64 {
     let mut told_bytes = 0;
     let mut longest_bytes = 0;
     for key in keys_of(queued) {
@@ -138,7 +133,7 @@ fn values_bound<E: Engine>(
     if tells_values(queued) { told_bytes } else { 0 }
 }
 
-fn length_of<E: Engine>(gather: &mut Gather<'_, '_, E>, key: &[u8], lengths: &mut Lengths) -> u64 {
+fn length_of(gather: &mut Gather<'_, '_>, key: &[u8], lengths: &mut Lengths) -> u64 {
     let hash = gather.core.hash(key);
     if let Some(len_bytes) = lengths.0.get(&hash) {
         return *len_bytes;
@@ -152,8 +147,8 @@ fn length_of<E: Engine>(gather: &mut Gather<'_, '_, E>, key: &[u8], lengths: &mu
 
 /// Makes a reply slice by slice, drops it, and returns its length; above `bytes_max`: at least
 /// that.
-fn measure<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
+fn measure(
+    gather: &mut Gather<'_, '_>,
     caller: Caller,
     queued: &Queued<'_>,
     bytes_max: u64,
@@ -161,7 +156,7 @@ fn measure<E: Engine>(
     let (slot, began) = (caller.slot, gather.core.work());
     let work_bytes_max = gather.core.shared.config().atomic_size_max_bytes;
     let kept = std::mem::take(&mut gather.core.connections[slot].output);
-    let mut gather = Gather::new(gather.engine, gather.core);
+    let mut gather = gather.apart();
     gather.raw = queued.raw;
     if let Ok(command) = &queued.parsed {
         run(&mut gather, caller, *command);

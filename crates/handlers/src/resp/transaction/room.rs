@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 
 use commands::compaction::Answering;
 use commands::rmw::{Refusal, Rmw};
-use runtime::engine::Engine;
 use store::{Op, Outcome, Pins, Request, Room, Sink};
 use wire::resp::number::float_digits;
 use wire::resp::{Command, CommandId, KeyCommand, MSetEx, StringCommand};
@@ -97,7 +96,7 @@ struct Planned {
 }
 
 /// The entries that these commands may write, by the values that are there now.
-pub(super) fn plan_of<E: Engine>(gather: &mut Gather<'_, '_, E>, part: &[Queued<'_>]) -> Plan {
+pub(super) fn plan_of(gather: &mut Gather<'_, '_>, part: &[Queued<'_>]) -> Plan {
     let builds_on_old = part.iter().any(builds_on_old_values);
     let mut planned = Planned { builds_on_old, ..Planned::default() };
     let records_deletes = gather.core.shared.store().durable().is_some();
@@ -111,11 +110,7 @@ pub(super) fn plan_of<E: Engine>(gather: &mut Gather<'_, '_, E>, part: &[Queued<
     Plan { lens_bytes: planned.lens_bytes, effect, builds_on_old }
 }
 
-fn plan_command<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    queued: &Queued<'_>,
-    planned: &mut Planned,
-) {
+fn plan_command(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &mut Planned) {
     match (&queued.parsed, effect_of(queued)) {
         (
             Ok(Command::String(
@@ -155,23 +150,13 @@ fn plan_command<E: Engine>(
 }
 
 /// Adds an entry of a key that may stay as it was.
-fn plan_entry<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    key: &[u8],
-    len_bytes: u64,
-    planned: &mut Planned,
-) {
+fn plan_entry(gather: &mut Gather<'_, '_>, key: &[u8], len_bytes: u64, planned: &mut Planned) {
     planned.lens_bytes.push(len_bytes);
     note_longer(gather, key, len_bytes, planned);
 }
 
 /// Notes that a key has an entry of this length by now, or still the one before.
-fn note_longer<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    key: &[u8],
-    len_bytes: u64,
-    planned: &mut Planned,
-) {
+fn note_longer(gather: &mut Gather<'_, '_>, key: &[u8], len_bytes: u64, planned: &mut Planned) {
     if planned.builds_on_old {
         let before_bytes = entry_now(gather, key, planned).len_max_bytes;
         planned.lengths.insert(gather.core.hash(key).0, len_bytes.max(before_bytes));
@@ -179,12 +164,7 @@ fn note_longer<E: Engine>(
 }
 
 /// Adds a copy of the source, if it is there, under the name of the target.
-fn plan_copy<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    source: &[u8],
-    target: &[u8],
-    planned: &mut Planned,
-) {
+fn plan_copy(gather: &mut Gather<'_, '_>, source: &[u8], target: &[u8], planned: &mut Planned) {
     let source_bytes = entry_now(gather, source, planned).len_max_bytes;
     let len_bytes = match source_bytes {
         0 => 0,
@@ -194,11 +174,7 @@ fn plan_copy<E: Engine>(
 }
 
 /// The entry that a key has by now, at most.
-fn entry_now<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    key: &[u8],
-    planned: &Planned,
-) -> EntrySink {
+fn entry_now(gather: &mut Gather<'_, '_>, key: &[u8], planned: &Planned) -> EntrySink {
     let hash = gather.core.hash(key);
     if let Some(len_max_bytes) = planned.lengths.get(&hash.0) {
         return EntrySink { len_max_bytes: *len_max_bytes, digits: FLOAT_TEXT_BYTES };
@@ -211,11 +187,7 @@ fn entry_now<E: Engine>(
 
 /// The longest entry that a command may write: its own bytes and, if it builds on the old
 /// value, that.
-fn entry_len_max<E: Engine>(
-    gather: &mut Gather<'_, '_, E>,
-    queued: &Queued<'_>,
-    planned: &Planned,
-) -> u64 {
+fn entry_len_max(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &Planned) -> u64 {
     let mut old = EntrySink::default();
     if builds_on_old_values(queued) {
         for key in keys_of(queued) {

@@ -76,15 +76,15 @@ pub struct Here {
     kept_count: u64,
     /// The batch holds requests that the router was not asked about.
     has_unasked: bool,
-    /// The batch holds parts of commands on several keys.
-    has_parts: bool,
+    /// Requests that are not routed, such as parts of commands on several keys.
+    joined_count: u64,
 }
 
 impl Here {
     /// Adds a request to the batch without asking the router.
     pub(in crate::forwarding) fn join(&mut self) {
         self.has_unasked = true;
-        self.has_parts = true;
+        self.joined_count += 1;
     }
 
     /// Whether the batch holds requests that the router was not asked about.
@@ -109,7 +109,12 @@ impl Here {
 
     /// Whether the batch holds parts of commands on several keys.
     pub(super) fn has_parts(&self) -> bool {
-        self.has_parts
+        self.joined_count > 0
+    }
+
+    /// The number of requests.
+    fn len(&self) -> usize {
+        self.keys.len() + (self.kept_count + self.joined_count) as usize
     }
 
     /// Subtracts reads that stayed here without asking the router, but go to another worker after
@@ -119,7 +124,7 @@ impl Here {
     }
 
     fn forget(&mut self) {
-        self.has_parts = false;
+        self.joined_count = 0;
         self.keys.clear();
         self.filter = [0; FILTER_WORDS];
         self.has_unasked = false;
@@ -359,6 +364,7 @@ impl<'s, 'r> HereSink<'s, 'r> {
         request_slots: &'s RequestSlots,
         here: &'s Here,
     ) -> HereSink<'s, 'r> {
+        debug_assert_eq!(here.len(), requests.len(), "gather I5: one batch at a time");
         let sizes = direct.counters.sizes.as_ref();
         HereSink { direct, requests, sizes, request_slots, places: &here.places }
     }
