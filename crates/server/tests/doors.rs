@@ -393,10 +393,16 @@ fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
     let (mut known, mut unknown) = (Client::connect(resp), Client::connect(resp));
     known.ask("AUTH x\r\n", "+OK\r\n");
     unknown.ask("PING\r\n", "-NOAUTH Authentication required.\r\n");
-    boss.does("ACL SETUSER al on >pw +get +reset +auth +hello ~a");
+    boss.does("ACL SETUSER al on >pw +get +reset +auth +hello +multi +exec ~a");
     let forgetful = ["RESET", "AUTH default x", "HELLO 3 AUTH default x", "RESET"].map(|forget| {
         let mut al = Client::connect(resp);
         al.ask("AUTH al pw\r\n", "+OK\r\n");
+        (al, forget)
+    });
+    let queueing = ["AUTH default x", "HELLO 3 AUTH default x"].map(|forget| {
+        let mut al = Client::connect(resp);
+        al.ask("AUTH al pw\r\nMULTI\r\n", "+OK\r\n+OK\r\n");
+        al.ask(format!("{forget}\r\nGET a\r\n"), "+QUEUED\r\n+QUEUED\r\n");
         (al, forget)
     });
     let mut unknown_memcached = Client::connect(memcached);
@@ -418,6 +424,14 @@ fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
         let said = String::from_utf8(al.read_to_end()).unwrap();
         assert!(said.starts_with("-DENIED ") && said.lines().count() == 1, "{forget}: {said}");
     }
+    // Nor does what is left of its transaction.
+    for (mut al, forget) in queueing {
+        al.send("EXEC\r\n");
+        let said = String::from_utf8(al.read_to_end()).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines.len() == 3 && lines[1].starts_with("-DENIED "), "{forget}: {said}");
+        assert_eq!(lines[2], "-NOAUTH Authentication required.", "{forget}");
+    }
     assert_eq!(knock_udp(&server, FAR, UdpDrop::Protected), Found::Shut);
     let native = UdpSocket::bind((FAR, 0)).unwrap();
     native.connect(far(server.server().native_addr())).unwrap();
@@ -429,7 +443,7 @@ fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
     let near = |at: Option<SocketAddr>| SocketAddr::from(([127, 0, 0, 1], at.unwrap().port()));
     assert_eq!(knock_resp(tcp(near(server.server().resp_addr()))), Found::Served);
     assert_eq!(knock_memcached(tcp(near(server.server().memcached_addr()))), Found::Served);
-    assert_eq!(server.server().shared().totals().doors.protected, 9);
+    assert_eq!(server.server().shared().totals().doors.protected, 11);
     boss.does("CONFIG SET requirepass y");
     Client::connect(resp).ask("AUTH y\r\n", "+OK\r\n");
     let mut guessing: Vec<Client> = (0..100).map(|_| Client::connect(resp)).collect();

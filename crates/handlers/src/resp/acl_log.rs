@@ -72,8 +72,13 @@ pub(super) fn is_denied_in_exec(
     parsed: &Result<Command<'_>, CommandError<'_>>,
     raw: &[u8],
 ) -> bool {
-    if gather.core.connections[caller.slot].resp().pass.standing != Standing::Restricted {
-        return false;
+    match gather.core.connections[caller.slot].resp().pass.standing {
+        Standing::Open => return false,
+        Standing::Restricted => {}
+        Standing::NeedsAuth => {
+            gather.fail(caller, &ErrorReply::NoAuth);
+            return true;
+        }
     }
     let denied = denied(gather, caller, parsed, (raw, true));
     let Some((_, denied)) = denied else { return false };

@@ -143,6 +143,8 @@ fn log_in<'a>(
         connection.resp().pass.log_in(user, &table);
         // A user without a password admits those from loopback alone.
         if gather.core.turn_away_stranger(caller.slot) {
+            // Nor may it do what is left of an EXEC.
+            gather.core.connections[caller.slot].resp().pass.log_out();
             return Ok(Login::TurnedAway);
         }
         // The table may be newer than this worker's.

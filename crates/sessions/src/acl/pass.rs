@@ -65,6 +65,11 @@ impl Pass {
         self.judge(table);
     }
 
+    /// Gives the user up: nothing may be done before another login.
+    pub fn log_out(&mut self) {
+        *self = Pass::default();
+    }
+
     /// Adopts a change of the users.
     pub fn renew(&mut self, table: &Table) -> Fate {
         if let Some(user) = &self.user {
