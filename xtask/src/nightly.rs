@@ -161,7 +161,7 @@ fn crowded_attack_step(root: &Path) -> Step {
     attack_by(
         root,
         "attack: 16 workers",
-        "--threads 16 --caps 96m,256m --seconds 10 --shapes unlike-clients,half-lengths",
+        "--threads 16 --caps 168m,256m --seconds 10 --shapes unlike-clients,half-lengths",
     )
 }
 

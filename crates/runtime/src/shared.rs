@@ -241,6 +241,7 @@ impl Shared {
             forwardings: roles.layers().forwarding_memory(&config),
             hot_set_bytes: HotKeys::memory_bytes(&config, roles.layers().is_routed),
             workers: config.threads,
+            has_native: config.native.is_some() || config.shm.is_some(),
             has_copies: config.cluster.is_some(),
         };
         let plan = planner.plan(config.memory_bytes).ok_or(StartError::MemoryTooSmall {

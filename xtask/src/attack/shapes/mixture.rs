@@ -7,7 +7,7 @@ use crate::attack::door::Door;
 use crate::attack::target::Target;
 
 /// The shapes that run side by side.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "half-multi-large",
     "half-lengths",
     "hot-keys",
@@ -17,12 +17,13 @@ const PARTS: [&str; 9] = [
     "get-large-tls",
     "mc-watch-unread",
     "mc-meta-large",
+    "native-gets",
 ];
 
 pub const SHAPES: &[Shape] = &[Shape::new(
     "unlike-clients",
     Door::Resp,
-    "nine of these shapes at once, through RESP, TLS and memcached",
+    "ten of these shapes at once, through RESP, TLS, memcached and native",
     unlike_clients,
 )
 .by(KNOWN)];
