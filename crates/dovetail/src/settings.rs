@@ -307,8 +307,8 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Path,
         default: "",
         help: "File that holds the store's memory, preferably on a tmpfs such as /dev/shm: items \
-               are kept across a clean end (TERM, INT, USR1, SHUTDOWN) and lost after a crash; not \
-               allowed with --data-dir or --cluster",
+               are kept across a clean end (TERM, INT, USR1, SHUTDOWN) and lost after a crash or \
+               SHUTDOWN NOSAVE; not allowed with --data-dir or --cluster",
     },
     Setting {
         key: "durability",

@@ -119,6 +119,9 @@ impl Warm {
         let path = self.path.display();
         if self.is_dropped.load(Ordering::Acquire) {
             tracing::info!("{path}: nothing is kept, as SHUTDOWN NOSAVE has asked");
+            if let Err(error) = self.file.end_empty() {
+                tracing::warn!("{path}: the next start will report a crash: {error}");
+            }
             return;
         }
         let (began, note) = (Instant::now(), flush_at.map_or(0, |at| at.0));

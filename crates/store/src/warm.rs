@@ -14,10 +14,10 @@
 //!
 //! # Invariants
 //! I1: the last bytes of the file, which are no part of the memory, say what the file is: the
-//!     trailer of a kept store, or the mark of a running one. They change in one step, and the file
-//!     becomes longer only in the step that writes its new last bytes. So at no moment does a kill
-//!     leave a file that is taken for a kept one, or for a foreign one; and no client can write
-//!     these bytes.
+//!     trailer of a kept store, or the mark of a running one, or of one that was not to be kept.
+//!     They change in one step, and the file becomes longer only in the step that writes its new
+//!     last bytes. So at no moment does a kill leave a file that is taken for a kept one, or for a
+//!     foreign one; and no client can write these bytes.
 //! I2: a kept file stays valid until [`WarmFile::begin`], whatever goes wrong before. A file that
 //!     does not fit is refused; only [`open_empty`] discards it.
 //! I6: a file of any other kind is not touched.
@@ -289,6 +289,17 @@ impl WarmFile {
         let rows = u64::from(store.limits().segment_count);
         let table_bytes = warm_table::bytes_max(self.memory_bytes, rows) + TRAILER_BYTES as u64;
         self.memory_bytes + table_bytes + MARK_BYTES
+    }
+
+    /// Notes that the store ends and nothing is kept: the next process that opens the file begins
+    /// empty. Every session has ended.
+    ///
+    /// # Errors
+    /// Those of the file system: the file then looks like that of a store that was killed.
+    pub fn end_empty(&self) -> io::Result<()> {
+        let len_bytes = self.file.metadata()?.len();
+        let last_at = len_bytes.checked_sub(MARK_BYTES).ok_or(io::ErrorKind::InvalidData)?;
+        self.file.write_all_at(&warm_table::NOT_KEPT, last_at)
     }
 
     /// Writes the table of live entries behind the memory, with `note` for the next process that

@@ -27,6 +27,9 @@ const MAGIC: [u8; 8] = *b"DVTLWARM";
 /// The mark in the place of a trailer while a store runs.
 pub(crate) const RUNNING: [u8; TRAILER_BYTES] =
     *b"DVTLWARM is running, or was killed; nothing in here is believed.";
+/// The mark in the place of a trailer after an end at which nothing was to be kept.
+pub(crate) const NOT_KEPT: [u8; TRAILER_BYTES] =
+    *b"DVTLWARM keeps nothing: its server ended by SHUTDOWN NOSAVE.   \n";
 /// The length of the trailer.
 pub(crate) const TRAILER_BYTES: usize = 64;
 const HEADER_BYTES: usize = 16;
@@ -56,6 +59,8 @@ pub(crate) struct Trailer {
 pub(crate) enum NoTrailer {
     /// A store is running, or was killed.
     Running,
+    /// A store ended, and nothing was to be kept.
+    NotKept,
     /// The bytes are foreign.
     Foreign,
     /// The trailer is of another layout.
@@ -81,6 +86,9 @@ impl Trailer {
         let sum = crc::extend(crc::START, &bytes[..TRAILER_SUM_AT]);
         if *bytes == RUNNING {
             return Err(NoTrailer::Running);
+        }
+        if *bytes == NOT_KEPT {
+            return Err(NoTrailer::NotKept);
         }
         let mut rest = Bytes(bytes);
         if rest.take(MAGIC.len()) != Some(&MAGIC) {
@@ -315,6 +323,7 @@ mod tests {
         let bytes = trailer.to_bytes();
         assert_eq!(Trailer::parse(&bytes), Ok(trailer));
         assert_eq!(Trailer::parse(&RUNNING), Err(NoTrailer::Running));
+        assert_eq!(Trailer::parse(&NOT_KEPT), Err(NoTrailer::NotKept));
         for bit in 0..8 * TRAILER_BYTES {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -111,6 +111,7 @@ def test_shutdown_nosave_keeps_nothing_and_save_is_taken(path):
     server = start(path)
     assert client_of(server).get("a") is None
     assert server.stop() == 0
+    assert not any("did not end as it should" in line for line in server.log)
 
 
 def spoil_layout(path):

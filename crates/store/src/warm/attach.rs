@@ -29,7 +29,7 @@ use crate::warm_table::{NoTrailer, TRAILER_BYTES};
 
 /// The contents of a file.
 pub(super) enum Last {
-    /// None.
+    /// None, or those of a store that ended without being kept.
     Nothing,
     /// The memory of a store that is running, or was killed.
     Running,
@@ -67,7 +67,7 @@ fn read_trailer(
 /// Reads a file that is a store's, or empty.
 pub(super) fn read(file: &File, len_bytes: u64) -> Result<Last, WarmError> {
     let trailer = match read_trailer(file, len_bytes)? {
-        None => return Ok(Last::Nothing),
+        None | Some(Err(NoTrailer::NotKept)) => return Ok(Last::Nothing),
         Some(Ok(trailer)) => trailer,
         Some(Err(NoTrailer::Running)) => return Ok(Last::Running),
         Some(Err(NoTrailer::Foreign)) => return Err(WarmError::Foreign),
