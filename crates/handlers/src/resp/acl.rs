@@ -6,13 +6,12 @@ use runtime::walks::Written;
 use sessions::acl::{CATEGORIES, DEFAULT_USER, Denied, Selector, User};
 use sessions::password;
 use wire::resp::number::parse_i64;
-use wire::resp::{ArgIter, CommandError, CommandId, Encoder, ErrorReply, Spec, asked_command};
+use wire::resp::{ArgIter, CommandId, Encoder, ErrorReply, Spec, asked_command};
 
 use super::acl_log::{encode_failure, object_of};
 
 use crate::gather::Gather;
 use crate::resp::disk_wait::write_to_disk;
-use crate::resp::refuse;
 
 const NO_FILE: ErrorReply<'static> = ErrorReply::Other(
     "This Redis instance is not configured to use an ACL file. You may want to specify users via \
@@ -202,7 +201,7 @@ fn acl_dry_run<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, mut args: ArgIte
         return gather.fail(caller, &ErrorReply::Other(&text));
     };
     if !spec.accepts_count(args.len()) {
-        return refuse(gather, caller, &CommandError::WrongArity(spec.id));
+        return gather.fail(caller, &ErrorReply::WrongArity(spec.id));
     }
     let Err(denied) = user.check(spec, args) else {
         return gather.say(caller, |encoder| encoder.ok());
