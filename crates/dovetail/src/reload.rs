@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use clap::ArgMatches;
-use server::{LIVE_SETTINGS, Shared};
+use server::{Shared, live_keys};
 use tracing::{info, warn};
 
 use crate::flags;
@@ -33,7 +33,7 @@ pub struct Reload {
 /// The changes of the settings.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
-    /// Live changes, in the form of CONFIG SET.
+    /// Live changes, in the words of the file.
     live: Vec<(&'static str, String)>,
     /// Settings that only a restart changes.
     restart: Vec<&'static str>,
@@ -98,7 +98,7 @@ impl Reload {
 }
 
 fn is_live(key: &str) -> bool {
-    LIVE_SETTINGS.contains(&key)
+    live_keys().any(|live| live == key)
 }
 
 fn changes(last: &[Layered], new: &[Layered]) -> Changes {
@@ -107,28 +107,19 @@ fn changes(last: &[Layered], new: &[Layered]) -> Changes {
         let key = new.setting.key;
         match () {
             () if last.value == new.value => {}
-            () if is_live(key) => changes.live.push((key, in_words_of_config_set(key, &new.value))),
+            () if is_live(key) => changes.live.push((key, text_of(&new.value))),
             () => changes.restart.push(key),
         }
     }
     changes
 }
 
-/// Converts to Redis's units for settings with a name of Redis's.
-fn in_words_of_config_set(key: &str, value: &Value) -> String {
-    match (key, value) {
-        ("slowlog-log-slower-than", Value::Time(time)) => time.as_micros().to_string(),
-        ("slowlog-log-slower-than", _) => "-1".to_owned(),
-        ("latency-monitor-threshold", Value::Time(time)) => time.as_millis().to_string(),
-        ("idle-timeout", Value::Time(time)) => time.as_secs().max(1).to_string(),
-        ("latency-monitor-threshold" | "idle-timeout", _) => "0".to_owned(),
-        (_, Value::Time(time)) => base::format_duration(*time),
-        (_, Value::Count(count)) => count.to_string(),
-        (_, Value::Size(size)) => size.to_string(),
-        (_, Value::Text(text)) => text.clone(),
-        (_, Value::Auto) => "auto".to_owned(),
-        (_, Value::Off) => "off".to_owned(),
-        _ => String::new(),
+fn text_of(value: &Value) -> String {
+    match value {
+        // Others are shown in full.
+        Value::Text(text) => text.clone(),
+        Value::Unset => String::new(),
+        value => value.to_string(),
     }
 }
 
@@ -153,13 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn live_settings_are_told_in_the_words_that_config_set_takes() {
-        check("slowlog-log-slower-than", "10ms", "1500us", "1500");
-        check("slowlog-log-slower-than", "10ms", "off", "-1");
-        check("latency-monitor-threshold", "off", "20ms", "20");
-        check("latency-monitor-threshold", "20ms", "off", "0");
-        check("idle-timeout", "off", "90s", "90");
-        check("idle-timeout", "90s", "off", "0");
+    fn live_settings_are_told_in_the_words_of_the_file() {
+        check("slowlog-log-slower-than", "10ms", "1500us", "1500us");
+        check("slowlog-log-slower-than", "10ms", "off", "off");
+        check("latency-monitor-threshold", "off", "20ms", "20ms");
+        check("idle-timeout", "off", "90s", "90s");
+        check("log", "info", "debug", "debug");
         check("slo", "off", "1500us", "1500us");
         check("slo", "1ms", "off", "off");
         check("max-connections", "10", "20", "20");
@@ -184,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_live_setting_has_words() {
-        for key in LIVE_SETTINGS {
+        for key in live_keys() {
             assert!(crate::settings::find(key).is_some(), "{key}");
         }
     }

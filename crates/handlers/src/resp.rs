@@ -49,7 +49,7 @@ use std::time::Instant;
 
 use commands::reply::Shape;
 use commands::work::Work;
-pub use config::set_live;
+pub use config::{live_keys, set_live};
 use counters::CommandIndex;
 pub use discard::{GivenUp, give_up};
 use runtime::connection::{Ending, Replies};

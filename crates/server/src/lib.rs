@@ -49,7 +49,7 @@ pub use dispatch::layer_settings::{check_layers, check_tuning, routes_by_default
 pub use dispatch::sizes::{SizeChange, SizeNumbers, Sizes};
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
-pub use handlers::resp::set_live;
+pub use handlers::resp::{live_keys, set_live};
 pub use host::affinity::Pin;
 pub use host::memory_limits::{MemoryLimits, memory_max_bytes};
 pub use host::resctrl::Cat;
@@ -59,7 +59,7 @@ pub use policy::LargeHelp;
 pub use policy::size_class::{Cost as SizeCost, SizeCount, SizePlan, Threshold as SizeThreshold};
 pub use policy::{Dispatch, WritePolicy};
 pub use replication::durable::{Data, Kept, backup_data, check_data, check_node};
-pub use runtime::live::{LIVE_SETTINGS, Live};
+pub use runtime::live::Live;
 pub use runtime::shared::{ProbeError, Rates, Reloaded, Shared};
 pub use runtime::slo::{SLO_MAX, SLO_MIN, Slo, SloError};
 pub use runtime::warm::Warm;

@@ -313,6 +313,8 @@ def test_sighup_takes_what_is_live_or_nothing_and_names_the_rest(tmp_path):
     assert holds("maxclients") == "55", "none holds: keys are not sampled here"
     hup("max-connections = 66\n", "new values hold")
     assert (holds("maxclients"), holds("timeout")) == ("66", "0")
+    hup('log = "debug"\nidle-timeout = "1500ms"\nlatency-monitor-threshold = "20ms"\n', "new values hold")
+    assert (holds("log"), holds("idle-timeout"), holds("latency-monitor-threshold")) == ("debug", "1500ms", "20")
     assert server.stop() == 0
 
 

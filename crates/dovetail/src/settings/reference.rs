@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use server::LIVE_SETTINGS;
+use server::live_keys;
 
 use crate::settings::presets;
 use crate::settings::{Kind, TABLE};
@@ -22,7 +22,7 @@ pub fn reference_page() -> String {
             Kind::Preset => "[a name](#presets)".to_owned(),
             _ => format!("`{}`", setting.value_name.replace('|', "`, `")),
         };
-        let changes = if LIVE_SETTINGS.contains(&setting.key) { "live" } else { "restart" };
+        let changes = if live_keys().any(|key| key == setting.key) { "live" } else { "restart" };
         let default = match setting.default {
             "" => "not set".to_owned(),
             default => format!("`{default}`"),
@@ -35,7 +35,7 @@ pub fn reference_page() -> String {
             setting.help,
         );
     }
-    let live = LIVE_SETTINGS.map(|key| format!("`{key}`")).join(", ");
+    let live = live_keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
     out.push_str(&REFERENCE_TAIL.replace("LIVE", &live));
     presets_section(&mut out);
     out

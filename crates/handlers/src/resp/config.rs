@@ -1,12 +1,12 @@
 //! CONFIG, and the small commands of operators: TIME, ROLE, LASTSAVE, SHUTDOWN.
 
-mod staged;
+mod live;
 
 use config::{Config, Durability};
+use live::{LIVE_SETTINGS, Staged, find_live};
+pub use live::{live_keys, set_live};
 use runtime::shared::Shared;
 use runtime::walks::{Caller, Written};
-use staged::Staged;
-pub use staged::set_live;
 use store::{Eviction, Mode};
 use wire::resp::{ArgIter, ConfigPairs, ErrorReply, NameGlob, PatternError, ShutdownRequest};
 
@@ -53,9 +53,10 @@ pub(super) fn config_set<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs:
         known.push(setting);
     }
     let mut staged = Staged::default();
-    for ((known, current), (name, value)) in known.into_iter().zip(pairs) {
-        let is_policy = known == "maxmemory-policy";
-        let reason = if let Some(taken) = staged.take(&gather.core.shared, known, name, value) {
+    for ((known, current), (_, value)) in known.into_iter().zip(pairs) {
+        let (name, is_policy) = (known.as_bytes(), known == "maxmemory-policy");
+        let reason = if let Some(setting) = find_live(known) {
+            let taken = staged.take(&gather.core.shared, setting, (name, value));
             let Err(reason) = taken else { continue };
             return gather.fail(caller, &ErrorReply::ConfigSetFailed { name, reason: &reason });
         } else if is_policy && is("noeviction", value) && !is_same_policy(current, value) {
@@ -150,16 +151,11 @@ fn find_settings<'f>(
 /// Everything that CONFIG GET shows: the names that Redis tools use, then our own.
 fn settings(shared: &Shared) -> Vec<(String, String)> {
     let config = shared.config();
-    let (threads, dispatchers) = shared.roles().asked();
-    let max_connections = shared.live().max_connections().to_string();
+    let live = LIVE_SETTINGS.iter().map(|row| (row.name.to_owned(), (row.show)(shared)));
     let port = config.resp.map_or(0, |address| address.port());
     let bind = config.resp.map_or(String::new(), |address| address.ip().to_string());
-    let mut settings: Vec<(String, String)> = [
-        ("maxmemory", shared.memory_bytes().to_string()),
-        ("memory", base::ByteSize { bytes: shared.memory_bytes() }.to_string()),
+    let fixed = [
         ("maxmemory-policy", memory_policy(config).to_owned()),
-        ("maxclients", max_connections.clone()),
-        ("max-connections", max_connections),
         ("proto-max-bulk-len", config.max_item_size_bytes.to_string()),
         ("port", port.to_string()),
         ("bind", bind),
@@ -169,10 +165,7 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ),
         ("unixsocketperm", format!("{:o}", config.unix_mode)),
         ("databases", "1".to_owned()),
-        ("io-threads", threads.to_string()),
-        ("threads", threads.to_string()),
-        ("cr-threads", dispatchers.map_or("auto".to_owned(), |count| count.to_string())),
-        ("slo", shared.slo().text()),
+        ("io-threads", shared.roles().asked().0.to_string()),
         ("appendonly", yes_or_no(config.data.is_some())),
         ("appendfsync", append_fsync(config).to_owned()),
         ("aof-use-rdb-preamble", "no".to_owned()),
@@ -181,40 +174,24 @@ fn settings(shared: &Shared) -> Vec<(String, String)> {
         ("hz", "1000".to_owned()),
         ("activedefrag", "no".to_owned()),
         ("maxmemory-clients", "0".to_owned()),
-        ("tracking-table-max-keys", shared.tracking().keys_max().to_string()),
         ("enable-debug-command", config.debug_command.name().to_owned()),
         ("enable-module-command", "no".to_owned()),
         ("daemonize", "no".to_owned()),
-        ("timeout", (shared.live().idle_timeout_ms() / 1000).to_string()),
-        ("max-connections-per-address", shared.live().max_connections_per_address().to_string()),
-        ("idle-timeout", shared.live().idle_timeout_text()),
-        ("log", shared.live().log_level().name().to_owned()),
-        ("loglevel", shared.live().log_level().redis_name().to_owned()),
         ("tcp-keepalive", "300".to_owned()),
         ("protected-mode", yes_or_no(!config.is_insecure)),
-        ("requirepass", password_shown(shared)),
         (
             "aclfile",
             config.acl_file.as_ref().map_or(String::new(), |path| path.display().to_string()),
         ),
         ("acllog-max-len", "128".to_owned()),
         ("cluster-enabled", yes_or_no(shared.cluster().is_some())),
-        ("slowlog-log-slower-than", shared.observations().slow_log.threshold_us().to_string()),
-        ("slowlog-max-len", shared.observations().slow_log.len_max().to_string()),
-        (
-            "latency-monitor-threshold",
-            shared.observations().latency_monitor.threshold_ms().to_string(),
-        ),
         ("latency-tracking", "yes".to_owned()),
         ("latency-tracking-info-percentiles", "50 99 99.9".to_owned()),
         ("notify-keyspace-events", String::new()),
         ("client-output-buffer-limit", format!("normal {0} {0} 0", config.output_limit_bytes)),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect();
-    let hot_set = shared.hot_keys().map_or(config.hot_set, |keys| keys.chosen_size());
-    settings.push(("hot-set".to_owned(), hot_set.to_string()));
+    ];
+    let fixed = fixed.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let mut settings = live.chain(fixed).collect();
     add_missing(&mut settings, &config.origin.shown);
     settings
 }
@@ -225,12 +202,6 @@ fn add_missing(settings: &mut Vec<(String, String)>, others: &[(String, String)]
             settings.push((name.clone(), value.clone()));
         }
     }
-}
-
-/// Shows that there is a password, without the password.
-fn password_shown(shared: &Shared) -> String {
-    let has_none = shared.acl().table().default().has_no_password;
-    if has_none { "" } else { "***" }.to_owned()
 }
 
 fn yes_or_no(is_so: bool) -> String {
