@@ -168,7 +168,8 @@ pub enum Action {
     Append(Vec<u8>),
     /// Makes all appended bytes durable; answered by [`Event::Synced`].
     Sync,
-    /// Closes all lanes below this term, after draining them (K22).
+    /// Nothing is taken from lanes below this term any more (K22): a driver with a socket for each
+    /// term may close those.
     Fence {
         /// The oldest term that stays open.
         term: Term,

@@ -11,6 +11,11 @@
 //! Commands that run by themselves and look at the whole server (INFO, `stats`, ACL GENPASS) have
 //! nothing to count: each is charged the time it took.
 //!
+//! | one atomic group, up to `max-atomic-size` | holds its worker for about |
+//! |---|---|
+//! | EXEC, MSET | 20 ms |
+//! | EXEC of 100 LCS of 1 MiB, or of 10,000 EXPIRE of such a value | 150 ms |
+//!
 //! # Invariants
 //! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn costs
 //!     at most that, plus its last command.

@@ -1,5 +1,5 @@
 //! The machine's NUMA nodes, read from sysfs, and the resulting placement of the store's memory
-//! (M7).
+//! (decision 0037).
 //!
 //! ```text
 //!  /sys/devices/system/node/has_memory       0-1

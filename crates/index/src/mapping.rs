@@ -1,5 +1,5 @@
 //! Anonymous mappings: the memory of the log and the index, zeroed, touched lazily, on huge pages
-//! where the kernel grants them (M7; mica §5, +40 % GETs on 10 M items). A file's pages may take
+//! where the kernel grants them (MICA §5, +40 % GETs on 10 M items). A file's pages may take
 //! their place (`shared.rs`).
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Placement of memory: the NUMA node of each part of it (M7).
+//! Placement of memory: the NUMA node of each part of it (decision 0037).
 //!
 //! ```text
 //!  segments:   0 ................. 5 6 ................. 11     two nodes, as many threads on each

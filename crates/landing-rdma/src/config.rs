@@ -12,8 +12,8 @@ pub enum Acknowledge {
     /// Once for each flushed batch: its last message is in the peer's memory.
     Batches,
     /// As for batches, with a READ of the peer's zone after each batch: the device's earlier writes
-    /// are in memory by then, not in a buffer on the way (rowan §3.2.2). With memory that survives
-    /// a power cut, and a device that writes past the cache, they are durable.
+    /// are in memory by then, not in a buffer on the way (Rowan-KV §3.2.2). With memory that
+    /// survives a power cut, and a device that writes past the cache, they are durable.
     Persistent,
 }
 
@@ -65,7 +65,7 @@ impl Default for RdmaConfig {
 }
 
 impl RdmaConfig {
-    /// Bytes of a slot: messages begin at multiples of 64 (rowan §3.2.2).
+    /// Bytes of a slot: messages begin at multiples of 64 (Rowan-KV §3.2.2).
     pub(crate) fn slot_bytes(&self) -> usize {
         self.frame_bytes_max.max(1).next_multiple_of(64)
     }

@@ -6,7 +6,7 @@
 //!   lane 2 ─ queue pair ─┘                      completions: lane, slot, length
 //! ```
 //!
-//! Rowan (rowan §3.2) and uTPS (mutps §3.2.1) are built on this scheme: senders SEND; the
+//! Rowan (Rowan-KV §3.2) and uTPS (uTPS §3.2.1) are built on this scheme: senders SEND; the
 //! receiver's device takes the first receive of the queue that all connections share, writes the
 //! message there and acknowledges; the receiver's CPU posts receives. [`Rdma`] is a
 //! [`Transport`](landing::Transport), so code that uses a zone over UDP can use this.

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The thread that posts buffers publishes the messages that have landed. Reader `i` takes the
-//! numbers `m` with `m mod n = i` (mutps §3.2.1, K19) and does not wait for the others. `n` changes
-//! at a predefined number (mutps §3.5, U2): the next one to be published, so that a reader knows of
-//! the change before any message that it concerns exists.
+//! numbers `m` with `m mod n = i` (uTPS §3.2.1, K19) and does not wait for the others. `n` changes
+//! at a predefined number (uTPS §3.5): the next one to be published, so that a reader knows of the
+//! change before any message that it concerns exists.
 //!
 //! # Invariants
 //! O1: each number is taken by exactly one reader, its owner under the `n` that holds there.

@@ -11,8 +11,8 @@
 //!
 //! A [`Zone`] is memory whose buffers are posted in increasing address order and filled front to
 //! back; each message that has landed is a [`Completion`] `(sender, offset, length, number)`. A
-//! zone is uTPS's receive buffer (mutps §3.2.1) when its home is a ring of requests that stays in
-//! cache, and Rowan's log (rowan §3.2) when its home is borrowed log segments. A [`Transport`]
+//! zone is uTPS's receive buffer (uTPS §3.2.1) when its home is a ring of requests that stays in
+//! cache, and Rowan's log (Rowan-KV §3.2) when its home is borrowed log segments. A [`Transport`]
 //! lands arrived messages in a zone and sends queued ones. Nothing here copies, parses or allocates
 //! between a datagram's arrival and its completion.
 //!

@@ -1,5 +1,5 @@
 //! Steering: picks the socket of a group that receives a datagram, by the owner of its partition
-//! (M6, N1).
+//! (decision 0044).
 //!
 //! ```text
 //!   native datagram   0    2 3 4        6                socket_of(partition, n)
@@ -11,7 +11,7 @@
 //! All sockets of a group are bound to one address with SO_REUSEPORT. A classic BPF program of nine
 //! instructions reads the partition, little-endian at byte 4 of the payload, and picks the socket.
 //! A datagram too short to have a partition goes to socket 0. The program can be replaced while
-//! datagrams arrive: that changes `n` (U2); sockets from the new `n` on then receive nothing more.
+//! datagrams arrive: that changes `n`; sockets from the new `n` on then receive nothing more.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

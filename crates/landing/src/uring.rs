@@ -6,7 +6,7 @@
 //!   socket 2 ─ multishot receive ─┘                 completions: lane and length
 //! ```
 //!
-//! It is the kernel's own multi-packet shared receive queue (rowan §3.2): with incremental
+//! It is the kernel's own multi-packet shared receive queue (Rowan-KV §3.2): with incremental
 //! consumption (IOU_PBUF_RING_INC, Linux 6.12) messages of all sockets land back to back, without a
 //! copy in user space, and the number of the receiver's calls does not grow with the number of
 //! sockets. Each socket is a lane (K19): a UDP socket connected to one peer, or a TCP connection.

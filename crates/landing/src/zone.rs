@@ -10,9 +10,9 @@
 //!                 └ released                their bytes may be overwritten
 //! ```
 //!
-//! A zone has one of two homes. In a *ring* (mutps §3.2.1) a buffer is posted again as soon as all
-//! messages in it are released. Over a *log* (rowan §3.2) its owner posts segments one by one, and
-//! gets each back once it is spent.
+//! A zone has one of two homes. In a *ring* (uTPS §3.2.1) a buffer is posted again as soon as all
+//! messages in it are released. Over a *log* (Rowan-KV §3.2) its owner posts segments one by one,
+//! and gets each back once it is spent.
 //!
 //! # Invariants
 //! Z1: completions have consecutive numbers, in the order in which they landed.

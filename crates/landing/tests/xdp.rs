@@ -133,7 +133,7 @@ fn any_partition_goes_to_the_queues_own_worker_or_to_a_random_one() {
     }
 }
 
-/// Threads change roles: other workers receive later datagrams, and arrived ones are not lost (U2).
+/// Threads change roles: other workers receive later datagrams, and arrived ones are not lost.
 #[test]
 fn the_steered_worker_changes_while_datagrams_come() {
     for queue_count in [1, 2] {

@@ -3,7 +3,7 @@
 //! The store's answers are the same with any of these, except for [`crate::Item::last_use`]. Where
 //! possible, the code reads a switch once a batch, so that being able to switch costs nothing.
 
-/// The way in which stages 1 and 2 prefetch lines (M5). The tree prefetches its nodes whatever this
+/// The way in which stages 1 and 2 prefetch lines. The tree prefetches its nodes whatever this
 /// says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefetch {

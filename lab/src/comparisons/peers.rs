@@ -164,7 +164,7 @@ fn measure_until_undisturbed(
     bail!("{}: the machine is too busy to measure on; stop what else runs", server.name)
 }
 
-/// The store in process, requests one at a time and in batches (M5).
+/// The store in process, requests one at a time and in batches.
 fn measure_embedded(binary: &Path, args: &Args) -> Result<Vec<Embedded>> {
     let mut found: Vec<Embedded> = [1, 32].map(Embedded::new).into();
     for repetition in 1..=args.repetitions {

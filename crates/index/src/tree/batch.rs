@@ -1,5 +1,5 @@
 //! Batched lookups: one state machine per key prefetches its next node's lines and yields to the
-//! others until they have arrived (uTPS §3.3; M5).
+//! others until they have arrived (uTPS §3.3).
 //!
 //! ```text
 //!  round 1   key 0: root ─prefetch─▶     key 1: root ─prefetch─▶      ...

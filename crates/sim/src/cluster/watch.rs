@@ -3,7 +3,7 @@
 //! # Invariants
 //! W1: at any time at most one server would answer clients for a shard (K22).
 //! W2: under one term a shard has one primary.
-//! W3: versions of a shard never go back, whichever primary assigns them (K19).
+//! W3: versions of a shard never go back, whichever primary assigns them (K1).
 //! W4: the config store keeps the list of nodes that had all of a shard while too few other nodes
 //!     have it (C6), except for a primary that has said that it goes on alone.
 

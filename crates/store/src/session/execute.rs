@@ -1,5 +1,5 @@
 //! The batch executor: three stages over up to 64 requests, so that their cache misses overlap
-//! (MICA §4.1, "multi-stage prefetching"; M5).
+//! (MICA §4.1, "multi-stage prefetching").
 //!
 //! ```text
 //!  stage 1   hash ─▶ head bucket             prefetch the bucket's line
