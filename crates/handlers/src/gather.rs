@@ -6,7 +6,7 @@
 //!  connection 9: get d ────────┘    pendings [3][3][7][9]...
 //!                                        │ flush: full, or a barrier, or nothing more is ready
 //!                                        ▼
-//!                              Engine::execute ──▶ ReplySink ──▶ each connection's output
+//!                        Engine::execute_batch ──▶ ReplySink ──▶ each connection's output
 //! ```
 //!
 //! # Invariants

@@ -1,8 +1,15 @@
-//! What RESP and memcached commands do, written once against the engine.
+//! What RESP and memcached commands do. A handler is a function of (gather, caller, command).
 //!
 //! ```text
-//!  bytes ─ parse ─▶ resp, memcached ─▶ gather: one batch over all connections ─▶ engine
+//!  feed_resp, feed_memcached ─▶ wire: next_command ─▶ checks (login, ACL, cluster, MULTI, pause)
+//!     ─▶ a handler
+//!         ├─▶ Gather::push ─▶ flush: Engine::execute_batch ─▶ ReplySink ─▶ connection's output
+//!         ├─▶ Gather::reply_to   answered at once, behind what was gathered (K10)
+//!         └─▶ a walk             in slices, over many turns (K28)
 //! ```
+//!
+//! The engine is a `&mut dyn runtime::engine::Engine`: the worker's session, keys under the locks
+//! of an EXEC, or a dispatcher. Handlers do not know which (decision 0106), and read no socket.
 
 #![forbid(unsafe_code)]
 

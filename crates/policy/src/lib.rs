@@ -4,8 +4,8 @@
 //!  RouteRequest, Depths ──▶ Router::route ──▶ worker, or wait
 //! ```
 //!
-//! A policy is chosen once, at start-up, and the worker's loop is generic over it, so that it
-//! costs a request nothing but its own arithmetic. The server and the simulator run this code.
+//! A dispatcher holds its router as a trait object, and gets another when threads change roles. A
+//! server that does not route has none. The server and the simulator run this code.
 //!
 //! | module | decides | run by |
 //! |---|---|---|

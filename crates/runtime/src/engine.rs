@@ -206,7 +206,7 @@ pub struct Sending<'s> {
 /// The engine of a worker: its own session, and the links to other workers.
 pub trait Home: Engine {
     /// What [`Engine::routes`] returns: a constant, so that a worker that executes its own requests
-    /// pays nothing for the question.
+    /// pays nothing for the question in its loop. A batch tests a flag instead (decision 0106).
     const ROUTES: bool = false;
 
     /// The worker's session.

@@ -1,19 +1,20 @@
-//! The threads that join wire and store: listeners, workers, connections, counters, the admin port.
+//! Puts the floors together: starts and stops the threads of a server.
 //!
 //! ```text
 //!  Server ─ starts ─▶ Worker x threads       each: listeners, Poller, Session, connections
-//!    │                  │ read      (worker/read)     one read per ready connection
-//!    │                  │ parse     (resp, memcached) commands, written once against Engine
-//!    │                  │ gather    (gather)          one batch of requests over all connections
-//!    │                  │ execute   (engine, forwarding) the session, keys under their locks, or
-//!    │                  │                             another worker, if a router says so
-//!    │                  │ encode    (reply)           outcomes into each connection's output
-//!    │                  └ send      (worker/finish)   one write per connection
-//!    ├─ starts ─▶ admin thread                    /metrics, /stats, /healthz, /readyz
-//!    ├─ starts ─▶ populate thread                 log memory ahead of the writers, and back
-//!    ├─ starts ─▶ log thread                      commits, where data outlives the server
-//!    └─ starts ─▶ manager thread                  controllers: decide, publish, write down why
-//!  Shared: store, counters, clients, buffer budget, mailboxes; seen by all
+//!    │                  │ read      workers::worker    one read per ready connection
+//!    │                  │ parse     handlers::resp, memcached; wire
+//!    │                  │ gather    handlers::gather   one batch of requests, all connections
+//!    │                  │ execute   runtime::engine, workers::forwarding: the session, keys
+//!    │                  │                              under locks, or another worker
+//!    │                  │ encode    commands::reply    outcomes into each connection's output
+//!    │                  └ send      workers::worker    one write per connection
+//!    ├─ control thread  here        drives the node of a cluster: `control_thread`
+//!    ├─ admin thread    observe     /metrics, /stats, /healthz, /readyz
+//!    ├─ populate thread control     log memory ahead of the writers, and back
+//!    ├─ log thread      replication commits, where data outlives the server
+//!    └─ manager thread  control     controllers: decide, publish, write down why
+//!  runtime::Shared: store, counters, clients, buffer budget, mailboxes; seen by all
 //! ```
 //!
 //! # Invariants
@@ -23,8 +24,9 @@
 //! I3: the client buffers of all workers stay under one budget ([`BufferBudget`]).
 //!
 //! # Trade-offs
-//! A worker runs its requests to completion unless a router sends them elsewhere. A long command
-//! (KEYS, a value of many megabytes) therefore delays the other connections of its worker.
+//! A worker runs its requests to completion unless a router sends them elsewhere. So an atomic
+//! group (EXEC, MSET) delays the other connections of its worker; other long commands take turns
+//! (K28).
 
 #![forbid(unsafe_code)]
 

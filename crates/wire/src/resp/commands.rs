@@ -2,8 +2,8 @@
 //! arity and options are checked in the same order as in Redis.
 //!
 //! ```text
-//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ the group of its row: strings | bits | keys
-//!               | server | transactions | connection | client | cluster
+//!  Args ──▶ lookup: name, subcommand ──▶ arity ──▶ the group of its row (rows: `table/rows.rs`):
+//!               strings | bits | keys | server | transactions | connection | client | cluster
 //! ```
 
 mod bits;

@@ -1,9 +1,9 @@
 //! The settings that can change while the server runs: a row for each of their names in CONFIG.
 //!
 //! ```text
-//!  CONFIG GET ─▶ show                     CONFIG SET ───┐
-//!                                                       ├─▶ take: checked, staged ─▶ apply: all or none
-//!  CONFIG REWRITE ◀─ the file's text     file, SIGHUP ──┘
+//!  CONFIG GET ─▶ show              CONFIG SET ───┐
+//!                                                ├─▶ take: checked, staged ─▶ apply: all or none
+//!  CONFIG REWRITE ◀─ file's text   file, SIGHUP ─┘
 //! ```
 //!
 //! # Invariants
