@@ -2,7 +2,7 @@
 //! others.
 //!
 //! ```text
-//!  Tick, Message, Landed, Digested, Synced ─▶ input(event, now) ─▶ Send, Land, Append, Sync, Fence
+//!  Tick, Message, Landed, Digested, Synced ─▶ input(event, now) ─▶ Send, Land, Append, Sync
 //!
 //!  client ─ PUT ─▶ execute ─▶ pending ══ Land ══▶ each backup      requests.rs, pending.rs
 //!                    │ Append      │ ◀─ Acked ─┘  landing.rs: segments, whole or cut (K20)
@@ -168,12 +168,6 @@ pub enum Action {
     Append(Vec<u8>),
     /// Makes all appended bytes durable; answered by [`Event::Synced`].
     Sync,
-    /// Nothing is taken from lanes below this term any more (K22): a driver with a socket for each
-    /// term may close those.
-    Fence {
-        /// The oldest term that stays open.
-        term: Term,
-    },
 }
 
 /// The state machine.

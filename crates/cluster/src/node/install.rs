@@ -39,7 +39,6 @@ pub(super) fn install<S: ReplicaStore>(
         node.answers.clear();
         node.overdue.retain(&new);
         let old = node.membership.install(new.clone());
-        actions.push(Action::Fence { term });
         for (id, shard) in new.shards() {
             let before = old.as_ref().and_then(|old| old.shard(id));
             change_role(node, id, before, shard, now, actions);

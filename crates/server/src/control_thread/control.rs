@@ -567,8 +567,7 @@ impl Control {
             Action::Land { to, term, way, bytes } => {
                 self.landing.land(to, term, way, &bytes, now);
             }
-            // Old lanes are closed by their term: the node takes nothing from them (N3).
-            Action::Fence { .. } | Action::Append(_) => {}
+            Action::Append(_) => {}
             Action::Sync => self.order_sync(),
         }
     }

@@ -373,7 +373,6 @@ impl<'a> World<'a> {
                 let what = ToNode::Synced { len_bytes, appended_bytes };
                 self.push(at_ns, Happening::Node { name, incarnation: id.incarnation, what });
             }
-            node::Action::Fence { .. } => {}
         }
     }
 
