@@ -9,9 +9,9 @@
 //!                        Engine::execute_batch ──▶ ReplySink ──▶ each connection's output
 //! ```
 //!
-//! A handler calls [`Gather::single`] for a request on one key, `weigh` if that may cost much, and
-//! `say`, `fail` or `reply_to` for a reply of its own; `settle` or `flush` before it reads what came
-//! before; `glimpse` for a look at a key; `apart` for requests on bytes of its own; and
+//! A handler calls [`Gather::single`] for a request on one key, `weigh` if that may cost much;
+//! `say`, `fail` or `reply_to` for a reply of its own; `settle` or `flush` before it reads what
+//! came before; `glimpse` for a look at a key; `apart` for requests on bytes of its own; and
 //! `on_the_clock` for work without units. The loops that feed it call the rest.
 //!
 //! # Invariants

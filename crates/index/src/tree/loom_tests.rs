@@ -7,6 +7,7 @@ use base::sync::Arc;
 
 use super::node::Role;
 use super::tests_support::{Table, drain, empty_tree, id_of, slot_of};
+use super::validate::Census;
 use super::{Direction, Inserted, Origin, SPARE_NODES, Spare, Tree};
 use crate::epoch::Epochs;
 

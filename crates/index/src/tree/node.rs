@@ -34,7 +34,7 @@ use base::sync::{AtomicU32, AtomicU64, Backoff, Ordering, fence};
 
 use super::held::{Load, lock_freed, lock_taken};
 use super::permutation::Permutation;
-use super::slice::{Kind, Place, SLICE_BYTES};
+use super::slice::{Kind, Place};
 use crate::hash::slot::Slot;
 
 /// Keys in a border node.
@@ -71,7 +71,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Node, order) == 8);
     assert!(std::mem::offset_of!(Node, words) == 32);
     assert!(CHILD_WORD + (SEPARATORS + 2) / 2 == WORDS);
-    assert!(SLICE_BYTES + 1 + GROUP_MAX < WIDTH);
+    assert!(super::slice::SLICE_BYTES + 1 + GROUP_MAX < WIDTH);
 };
 
 const LOCKED: u32 = 1;
