@@ -1,5 +1,6 @@
 //! Each worker's counters of clients that a door refuses.
 
+use super::totals::totals;
 use super::{Cell, WorkerCounters};
 
 /// One worker's counters.
@@ -15,17 +16,21 @@ pub struct DoorCells {
     pub logins_refused: Cell,
 }
 
-/// Summed over the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DoorTotals {
-    /// Connections and hellos from beyond loopback, at a door without a password.
-    pub protected: u64,
-    /// Connections and hellos at a door that is closed.
-    pub closed: u64,
-    /// Delayed answers to logins.
-    pub logins_slowed: u64,
-    /// Attempts to log in that were refused without checking the password.
-    pub logins_refused: u64,
+totals! {
+    /// Summed over the workers.
+    pub struct DoorTotals of DoorCells;
+    counters {
+        /// Connections and hellos from beyond loopback, at a door without a password.
+        protected = protected,
+        /// Connections and hellos at a door that is closed.
+        closed = closed,
+        /// Delayed answers to logins.
+        logins_slowed = logins_slowed,
+        /// Attempts to log in that were refused without checking the password.
+        logins_refused = logins_refused,
+    }
+    arrays {}
+    others {}
 }
 
 impl DoorCells {
@@ -37,15 +42,15 @@ impl DoorCells {
 
 impl DoorTotals {
     /// Of all workers.
-    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> DoorTotals {
-        let sum = |pick: fn(&DoorCells) -> &Cell| {
-            workers.clone().map(|worker| pick(&worker.doors).get()).sum::<u64>()
-        };
-        DoorTotals {
-            protected: sum(|doors| &doors.protected),
-            closed: sum(|doors| &doors.closed),
-            logins_slowed: sum(|doors| &doors.logins_slowed),
-            logins_refused: sum(|doors| &doors.logins_refused),
-        }
+    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> DoorTotals {
+        let mut totals = DoorTotals::default();
+        workers.for_each(|worker| totals.add(&worker.doors));
+        totals
+    }
+
+    /// The counts since `baseline`.
+    pub(super) fn since(mut self, baseline: &DoorTotals) -> DoorTotals {
+        self.subtract(baseline);
+        self
     }
 }

@@ -1,5 +1,6 @@
 //! Each worker's counters of requests that workers send to one another.
 
+use super::totals::totals;
 use super::{Cell, WorkerCounters};
 
 /// One worker's counters.
@@ -49,112 +50,86 @@ pub struct ForwardingCells {
     pub lent_bytes: Cell,
 }
 
-/// The counters summed over the workers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ForwardingTotals {
-    /// Requests that the router left with the worker that received them.
-    pub direct: u64,
-    /// Reads of hot keys that dispatchers executed themselves.
-    pub hot_hits: u64,
-    /// Reads and ranges that began at a hot key's place in the tree.
-    pub hot_in_place: u64,
-    /// Requests sent to another worker.
-    pub sent: u64,
-    /// Times that some were published.
-    pub publications: u64,
-    /// Batches taken from rings and executed.
-    pub batches: u64,
-    /// Requests in them.
-    pub served: u64,
-    /// Requests that were executed by another worker than the one they waited for.
-    pub stolen: u64,
-    /// Small requests that idle large workers executed.
-    pub helped: u64,
-    /// By worker: requests that wait in its rings.
-    pub queue_depth: Vec<u64>,
-    /// Writes that the write table counted.
-    pub pins: u64,
-    /// Writes that it redirected or delayed.
-    pub pin_conflicts: u64,
-    /// Partitions with writes outstanding.
-    pub pins_held: u64,
-    /// Times that a thread changed its role.
-    pub role_changes: u64,
-    /// Connections that moved from one worker to another.
-    pub connections_moved: u64,
-    /// Times that the router found no worker, by the metric's word for the reason.
-    pub busy: [(&'static str, u64); 3],
-    /// Requests handed on to a large worker.
-    pub handed_on: u64,
-    /// Replies sent by a large worker.
-    pub lent: u64,
-    /// Their bytes.
-    pub lent_bytes: u64,
+totals! {
+    /// The counters summed over the workers.
+    pub struct ForwardingTotals of ForwardingCells;
+    counters {
+        /// Requests that the router left with the worker that received them.
+        direct = direct,
+        /// Reads of hot keys that dispatchers executed themselves.
+        hot_hits = hot_hits,
+        /// Reads and ranges that began at a hot key's place in the tree.
+        hot_in_place = hot_in_place,
+        /// Requests sent to another worker.
+        sent = sent,
+        /// Times that some were published.
+        publications = publications,
+        /// Batches taken from rings and executed.
+        batches = batches,
+        /// Requests in them.
+        served = served,
+        /// Requests that were executed by another worker than the one they waited for.
+        stolen = stolen,
+        /// Small requests that idle large workers executed.
+        helped = helped,
+        /// Writes that the write table counted.
+        pins = pins,
+        /// Writes that it redirected or delayed.
+        pin_conflicts = pin_conflicts,
+        /// Times that a thread changed its role.
+        role_changes = role_changes,
+        /// Connections that moved from one worker to another.
+        connections_moved = connections_taken,
+        /// Times that the router found no worker: each held as many as the bound allows.
+        queues_full = queues_full,
+        /// Times that the router found no worker because the write table had no room.
+        write_table_full = write_table_full,
+        /// Times that the router found no worker because another worker writes the partition.
+        held_elsewhere = held_elsewhere,
+        /// Requests handed on to a large worker.
+        handed_on = handed_on,
+        /// Replies sent by a large worker.
+        lent = lent,
+        /// Their bytes.
+        lent_bytes = lent_bytes,
+    }
+    arrays {}
+    others {
+        /// By worker: requests that wait in its rings.
+        queue_depth: Vec<u64>,
+        /// Partitions with writes outstanding.
+        pins_held: u64,
+    }
 }
 
 impl ForwardingTotals {
+    /// Of all workers.
     pub(super) fn sum<'a>(
         workers: impl Iterator<Item = &'a WorkerCounters> + Clone,
     ) -> ForwardingTotals {
-        let sum = |pick: fn(&ForwardingCells) -> &Cell| {
-            workers.clone().map(|worker| pick(&worker.forwardings).get()).sum::<u64>()
-        };
-        ForwardingTotals {
-            direct: sum(|forwardings| &forwardings.direct),
-            hot_hits: sum(|forwardings| &forwardings.hot_hits),
-            hot_in_place: sum(|forwardings| &forwardings.hot_in_place),
-            sent: sum(|forwardings| &forwardings.sent),
-            publications: sum(|forwardings| &forwardings.publications),
-            batches: sum(|forwardings| &forwardings.batches),
-            served: sum(|forwardings| &forwardings.served),
-            stolen: sum(|forwardings| &forwardings.stolen),
-            helped: sum(|forwardings| &forwardings.helped),
-            queue_depth: workers
-                .clone()
-                .map(|worker| worker.forwardings.queue_depth.get())
-                .collect(),
-            pins: sum(|forwardings| &forwardings.pins),
-            pin_conflicts: sum(|forwardings| &forwardings.pin_conflicts),
+        let depth = |worker: &WorkerCounters| worker.forwardings.queue_depth.get();
+        let mut totals = ForwardingTotals {
+            queue_depth: workers.clone().map(depth).collect(),
             pins_held: held(workers.clone()),
-            role_changes: sum(|forwardings| &forwardings.role_changes),
-            connections_moved: sum(|forwardings| &forwardings.connections_taken),
-            busy: [
-                ("queues_full", sum(|forwardings| &forwardings.queues_full)),
-                ("write_table_full", sum(|forwardings| &forwardings.write_table_full)),
-                ("held_elsewhere", sum(|forwardings| &forwardings.held_elsewhere)),
-            ],
-            handed_on: sum(|forwardings| &forwardings.handed_on),
-            lent: sum(|forwardings| &forwardings.lent),
-            lent_bytes: sum(|forwardings| &forwardings.lent_bytes),
-        }
+            ..ForwardingTotals::default()
+        };
+        workers.for_each(|worker| totals.add(&worker.forwardings));
+        totals
     }
 
     /// The counts since `baseline`; the depths are the present ones.
     pub(super) fn since(mut self, baseline: &ForwardingTotals) -> ForwardingTotals {
-        for (now, then) in [
-            (&mut self.direct, baseline.direct),
-            (&mut self.hot_hits, baseline.hot_hits),
-            (&mut self.hot_in_place, baseline.hot_in_place),
-            (&mut self.sent, baseline.sent),
-            (&mut self.publications, baseline.publications),
-            (&mut self.batches, baseline.batches),
-            (&mut self.served, baseline.served),
-            (&mut self.stolen, baseline.stolen),
-            (&mut self.helped, baseline.helped),
-            (&mut self.pins, baseline.pins),
-            (&mut self.pin_conflicts, baseline.pin_conflicts),
-            (&mut self.role_changes, baseline.role_changes),
-            (&mut self.connections_moved, baseline.connections_moved),
-            (&mut self.handed_on, baseline.handed_on),
-            (&mut self.lent, baseline.lent),
-            (&mut self.lent_bytes, baseline.lent_bytes),
-        ] {
-            *now = now.saturating_sub(then);
-        }
-        for ((_, now), (_, then)) in self.busy.iter_mut().zip(&baseline.busy) {
-            *now = now.saturating_sub(*then);
-        }
+        self.subtract(baseline);
         self
+    }
+
+    /// Times that the router found no worker, by the metric's word for the reason.
+    pub fn busy(&self) -> [(&'static str, u64); 3] {
+        [
+            ("queues_full", self.queues_full),
+            ("write_table_full", self.write_table_full),
+            ("held_elsewhere", self.held_elsewhere),
+        ]
     }
 }
 

@@ -21,12 +21,14 @@ pub mod latency_monitor;
 mod meta;
 mod native;
 mod tls;
+mod totals;
 mod udp;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use policy::size_class::WorkerSizes;
+use totals::totals;
 use wire::resp::{CommandId, ErrorCode, Flags, Spec};
 
 pub use admin::AdminCounters;
@@ -574,79 +576,85 @@ impl CommandTotals {
     }
 }
 
-/// Everything that the workers count, summed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// One entry for each command of each protocol, also those never called.
-    pub commands: Vec<CommandTotals>,
-    /// By [`MetaForm`]: counts that are already included in their commands.
-    pub forms: Vec<CommandTotals>,
-    /// Error replies of RESP by [`ErrorCode`].
-    pub errors_by_code: [u64; ErrorCode::COUNT],
-    /// Commands that a user had no right to run.
-    pub denied_commands: u64,
-    /// Commands on keys that a user had no right to.
-    pub denied_keys: u64,
-    /// Connections open now, Redis clients.
-    pub connections_resp: u64,
-    /// Connections open now, memcached clients.
-    pub connections_memcached: u64,
-    /// Connections accepted since the start.
-    pub connections_total: u64,
-    /// Connections refused because there were `max_connections` already.
-    pub connections_rejected: u64,
-    /// Connections refused for their address.
-    pub connections_rejected_of_address: u64,
-    /// Connections closed for having been idle.
-    pub connections_idle_closed: u64,
-    /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
-    pub replies_refused: u64,
-    /// The most that one turn of a worker has cost, in units of [`commands::work`].
-    pub turn_work_units_max: u64,
-    /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
-    pub atomic_refused: u64,
-    /// Bytes read from clients.
-    pub net_input_bytes: u64,
-    /// Bytes written to clients.
-    pub net_output_bytes: u64,
-    /// Batches that went to the store.
-    pub batches: u64,
-    /// Store requests in those batches.
-    pub batch_requests: u64,
-    /// Windows that are open now.
-    pub compaction_open: u64,
-    /// Groups of writes of one key that were written as one.
-    pub compaction_windows: u64,
-    /// Writes that the store never saw.
-    pub compacted_writes: u64,
-    /// Groups that ran one by one after all.
-    pub compaction_given_up: u64,
-    /// Of these, those that closed because no more of the queues may be looked at.
-    pub compaction_closed_full: u64,
-    /// Requests that were executed early, with the window of their key.
-    pub compaction_joined: u64,
-    /// Groups by how many writes they put together (`Compacted::by_writes`).
-    pub compaction_by_writes: [u64; SIZE_CLASSES],
-    /// Of each worker: time in rounds that found something to serve, polling left out.
-    pub worker_busy_ns: Vec<u64>,
-    /// Requests that broke the protocol.
-    pub protocol_errors: u64,
-    /// Commands that were refused for their size and skipped.
-    pub oversized_commands: u64,
-    /// Failed and successful attempts to log in.
-    pub auth_attempts: u64,
-    /// Of these, failed.
-    pub auth_errors: u64,
-    /// Of connections that speak TLS.
-    pub tls: TlsTotals,
-    /// Clients refused by a door.
-    pub doors: DoorTotals,
-    /// Of memcached over UDP.
-    pub udp: UdpTotals,
-    /// Of requests between workers.
-    pub forwardings: ForwardingTotals,
-    /// Of native clients.
-    pub native: NativeTotals,
+totals! {
+    /// Everything that the workers count, summed.
+    pub struct Totals of WorkerCounters;
+    counters {
+        /// Commands that a user had no right to run.
+        denied_commands = denied_commands,
+        /// Commands on keys that a user had no right to.
+        denied_keys = denied_keys,
+        /// Connections accepted since the start.
+        connections_total = accepted,
+        /// Connections refused because there were `max_connections` already.
+        connections_rejected = rejected,
+        /// Connections refused for their address.
+        connections_rejected_of_address = rejected_of_address,
+        /// Connections closed for having been idle.
+        connections_idle_closed = idle_closed,
+        /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
+        replies_refused = replies_refused,
+        /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
+        atomic_refused = atomic_refused,
+        /// Bytes read from clients.
+        net_input_bytes = input_bytes,
+        /// Bytes written to clients.
+        net_output_bytes = output_bytes,
+        /// Batches that went to the store.
+        batches = batches,
+        /// Store requests in those batches.
+        batch_requests = batch_requests,
+        /// Groups of writes of one key that were written as one.
+        compaction_windows = compaction.windows,
+        /// Writes that the store never saw.
+        compacted_writes = compaction.writes_saved,
+        /// Groups that ran one by one after all.
+        compaction_given_up = compaction.given_up,
+        /// Of these, those that closed because no more of the queues may be looked at.
+        compaction_closed_full = compaction.closed_full,
+        /// Requests that were executed early, with the window of their key.
+        compaction_joined = compaction.joined,
+        /// Requests that broke the protocol.
+        protocol_errors = protocol_errors,
+        /// Commands that were refused for their size and skipped.
+        oversized_commands = oversized_commands,
+        /// Failed and successful attempts to log in.
+        auth_attempts = auth_attempts,
+        /// Of these, failed.
+        auth_errors = auth_errors,
+    }
+    arrays {
+        /// Error replies of RESP by [`ErrorCode`].
+        errors_by_code = errors_by_code: ErrorCode::COUNT,
+        /// Groups by how many writes they put together (`Compacted::by_writes`).
+        compaction_by_writes = compaction.by_writes: SIZE_CLASSES,
+    }
+    others {
+        /// One entry for each command of each protocol, also those never called.
+        commands: Vec<CommandTotals>,
+        /// By [`MetaForm`]: counts that are already included in their commands.
+        forms: Vec<CommandTotals>,
+        /// Connections open now, Redis clients.
+        connections_resp: u64,
+        /// Connections open now, memcached clients.
+        connections_memcached: u64,
+        /// The most that one turn of a worker has cost, in units of [`commands::work`].
+        turn_work_units_max: u64,
+        /// Windows that are open now.
+        compaction_open: u64,
+        /// Of each worker: time in rounds that found something to serve, polling left out.
+        worker_busy_ns: Vec<u64>,
+        /// Of connections that speak TLS.
+        tls: TlsTotals,
+        /// Clients refused by a door.
+        doors: DoorTotals,
+        /// Of memcached over UDP.
+        udp: UdpTotals,
+        /// Of requests between workers.
+        forwardings: ForwardingTotals,
+        /// Of native clients.
+        native: NativeTotals,
+    }
 }
 
 impl Totals {
@@ -658,12 +666,6 @@ impl Totals {
 
     /// Sums over `workers`; connections open now are the caller's to fill in.
     pub fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> Totals {
-        let sum = |pick: fn(&WorkerCounters) -> &Cell| {
-            workers.clone().map(|worker| pick(worker).get()).sum::<u64>()
-        };
-        let most = |pick: fn(&WorkerCounters) -> &Cell| {
-            workers.clone().map(|worker| pick(worker).get()).max().unwrap_or(0)
-        };
         let command = |index: usize| {
             let (protocol, name) = CommandIndex::describe(index);
             let sum = |pick: fn(&CommandCells) -> &Cell| {
@@ -685,7 +687,8 @@ impl Totals {
         let forms = commands.split_off(CommandIndex::FORM_START);
         meta::add_to_commands(&mut commands, &forms);
         let native = NativeTotals::of(&commands, workers.clone());
-        Totals {
+        let units = workers.clone().map(|worker| worker.turn_work_units_max.get());
+        let mut totals = Totals {
             native,
             tls: TlsTotals::sum(workers.clone()),
             doors: DoorTotals::sum(workers.clone()),
@@ -693,39 +696,13 @@ impl Totals {
             forwardings: ForwardingTotals::sum(workers.clone()),
             commands,
             forms,
-            errors_by_code: std::array::from_fn(|code| {
-                workers.clone().map(|worker| worker.errors_by_code[code].get()).sum()
-            }),
-            denied_commands: sum(|worker| &worker.denied_commands),
-            denied_keys: sum(|worker| &worker.denied_keys),
-            connections_resp: 0,
-            connections_memcached: 0,
-            connections_total: sum(|worker| &worker.accepted),
-            connections_rejected: sum(|worker| &worker.rejected),
-            connections_rejected_of_address: sum(|worker| &worker.rejected_of_address),
-            connections_idle_closed: sum(|worker| &worker.idle_closed),
-            replies_refused: sum(|worker| &worker.replies_refused),
-            turn_work_units_max: most(|worker| &worker.turn_work_units_max),
-            atomic_refused: sum(|worker| &worker.atomic_refused),
-            net_input_bytes: sum(|worker| &worker.input_bytes),
-            net_output_bytes: sum(|worker| &worker.output_bytes),
-            batches: sum(|worker| &worker.batches),
-            batch_requests: sum(|worker| &worker.batch_requests),
-            compaction_open: sum(|worker| &worker.compaction.open),
-            compaction_windows: sum(|worker| &worker.compaction.windows),
-            compacted_writes: sum(|worker| &worker.compaction.writes_saved),
-            compaction_given_up: sum(|worker| &worker.compaction.given_up),
-            compaction_closed_full: sum(|worker| &worker.compaction.closed_full),
-            compaction_joined: sum(|worker| &worker.compaction.joined),
-            compaction_by_writes: std::array::from_fn(|class| {
-                workers.clone().map(|worker| worker.compaction.by_writes[class].get()).sum()
-            }),
+            turn_work_units_max: units.max().unwrap_or(0),
+            compaction_open: workers.clone().map(|worker| worker.compaction.open.get()).sum(),
             worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
-            protocol_errors: sum(|worker| &worker.protocol_errors),
-            oversized_commands: sum(|worker| &worker.oversized_commands),
-            auth_attempts: sum(|worker| &worker.auth_attempts),
-            auth_errors: sum(|worker| &worker.auth_errors),
-        }
+            ..Totals::default()
+        };
+        workers.for_each(|worker| totals.add(worker));
+        totals
     }
 
     /// The counts since `baseline` was taken; the number of open connections stays.
@@ -734,40 +711,13 @@ impl Totals {
         for (now, then) in commands.chain(self.forms.iter_mut().zip(&baseline.forms)) {
             *now = now.less(then);
         }
-        for (now, then) in self.errors_by_code.iter_mut().zip(baseline.errors_by_code) {
-            *now = now.saturating_sub(then);
-        }
-        for (now, then) in self.compaction_by_writes.iter_mut().zip(baseline.compaction_by_writes) {
-            *now = now.saturating_sub(then);
-        }
         for (now, then) in self.worker_busy_ns.iter_mut().zip(&baseline.worker_busy_ns) {
             *now = now.saturating_sub(*then);
         }
-        for (now, then) in [
-            (&mut self.connections_total, baseline.connections_total),
-            (&mut self.connections_rejected, baseline.connections_rejected),
-            (&mut self.connections_rejected_of_address, baseline.connections_rejected_of_address),
-            (&mut self.connections_idle_closed, baseline.connections_idle_closed),
-            (&mut self.replies_refused, baseline.replies_refused),
-            (&mut self.atomic_refused, baseline.atomic_refused),
-            (&mut self.net_input_bytes, baseline.net_input_bytes),
-            (&mut self.net_output_bytes, baseline.net_output_bytes),
-            (&mut self.batches, baseline.batches),
-            (&mut self.batch_requests, baseline.batch_requests),
-            (&mut self.compaction_windows, baseline.compaction_windows),
-            (&mut self.compacted_writes, baseline.compacted_writes),
-            (&mut self.compaction_given_up, baseline.compaction_given_up),
-            (&mut self.compaction_closed_full, baseline.compaction_closed_full),
-            (&mut self.compaction_joined, baseline.compaction_joined),
-            (&mut self.protocol_errors, baseline.protocol_errors),
-            (&mut self.oversized_commands, baseline.oversized_commands),
-            (&mut self.auth_attempts, baseline.auth_attempts),
-            (&mut self.auth_errors, baseline.auth_errors),
-            (&mut self.denied_commands, baseline.denied_commands),
-            (&mut self.denied_keys, baseline.denied_keys),
-        ] {
-            *now = now.saturating_sub(then);
-        }
+        self.subtract(baseline);
+        self.tls = self.tls.since(&baseline.tls);
+        self.doors = self.doors.since(&baseline.doors);
+        self.udp = self.udp.since(&baseline.udp);
         self.native = self.native.since(&baseline.native);
         self.forwardings = self.forwardings.since(&baseline.forwardings);
         self

@@ -1,5 +1,6 @@
 //! Counters of native clients.
 
+use super::totals::totals;
 use super::{Cell, CommandTotals, Protocol, WorkerCounters};
 
 /// One worker's counters of native clients, besides their commands.
@@ -81,112 +82,78 @@ impl NativeCells {
     }
 }
 
-/// The workers' counts of native clients, summed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NativeTotals {
-    /// Sessions now.
-    pub sessions: u64,
-    /// Clients in shared memory now.
-    pub shm_clients: u64,
-    /// The memory of the zones for datagrams.
-    pub zone_bytes: u64,
-    /// The memory held for values that arrive in parts.
-    pub transfer_bytes: u64,
-    /// Frames that arrived.
-    pub frames_in: u64,
-    /// By worker: frames that arrived there.
-    pub worker_frames_in: Vec<u64>,
-    /// Frames of replies.
-    pub frames_out: u64,
-    /// Requests in the frames that arrived.
-    pub requests: u64,
-    /// Frames that were dropped, by reason.
-    pub drops: [u64; DropReason::ALL.len()],
-    /// Hellos that were answered with a challenge.
-    pub challenges: u64,
-    /// Repeated writes that were answered with the remembered outcome.
-    pub answered_again: u64,
-    /// Repeated writes that were dropped.
-    pub dropped_copies: u64,
-    /// Frames and requests that were answered busy.
-    pub busy: u64,
-    /// Of these, frames that were not executed because too many waited behind them.
-    pub shed: u64,
-    /// Replies without room on their way out.
-    pub lost_replies: u64,
-    /// Datagrams that were cut at a buffer's end.
-    pub truncated: u64,
-    /// Receives that found the zone full.
-    pub starved: u64,
-    /// Datagrams that the kernel dropped.
-    pub kernel_drops: u64,
+totals! {
+    /// The workers' counts of native clients, summed.
+    pub struct NativeTotals of NativeCells;
+    counters {
+        /// Frames that arrived.
+        frames_in = frames_in,
+        /// Frames of replies.
+        frames_out = frames_out,
+        /// Hellos that were answered with a challenge.
+        challenges = challenges,
+        /// Repeated writes that were answered with the remembered outcome.
+        answered_again = answered_again,
+        /// Repeated writes that were dropped.
+        dropped_copies = dropped_copies,
+        /// Frames and requests that were answered busy.
+        busy = busy,
+        /// Of these, frames that were not executed because too many waited behind them.
+        shed = shed,
+        /// Replies without room on their way out.
+        lost_replies = lost_replies,
+        /// Datagrams that were cut at a buffer's end.
+        truncated = truncated,
+        /// Receives that found the zone full.
+        starved = starved,
+        /// Datagrams that the kernel dropped.
+        kernel_drops = kernel_drops,
+    }
+    arrays {
+        /// Frames that were dropped, by reason.
+        drops = drops: DropReason::ALL.len(),
+    }
+    others {
+        /// Sessions now.
+        sessions: u64,
+        /// Clients in shared memory now.
+        shm_clients: u64,
+        /// The memory of the zones for datagrams.
+        zone_bytes: u64,
+        /// The memory held for values that arrive in parts.
+        transfer_bytes: u64,
+        /// By worker: frames that arrived there.
+        worker_frames_in: Vec<u64>,
+        /// Requests in the frames that arrived.
+        requests: u64,
+    }
 }
 
 impl NativeTotals {
-    /// The sums of native clients, with the requests that `commands` count.
+    /// The sums of native clients, with the requests that `commands` count; the caller fills in the
+    /// numbers of open sessions and clients.
     pub(super) fn of<'a>(
         commands: &[CommandTotals],
         workers: impl Iterator<Item = &'a WorkerCounters> + Clone,
     ) -> NativeTotals {
         let is_native = |command: &&CommandTotals| command.protocol == Protocol::Native;
-        let requests = commands.iter().filter(is_native).map(|command| command.calls).sum();
-        NativeTotals { requests, ..NativeTotals::sum(workers) }
-    }
-
-    /// Sums over workers; the caller fills in the numbers of open sessions and clients.
-    pub(super) fn sum<'a>(
-        workers: impl Iterator<Item = &'a WorkerCounters> + Clone,
-    ) -> NativeTotals {
-        let sum = |pick: fn(&NativeCells) -> &Cell| {
-            workers.clone().map(|worker| pick(&worker.native).get()).sum::<u64>()
-        };
-        let drops = DropReason::ALL.map(|reason| {
-            workers.clone().map(|worker| worker.native.drops[reason as usize].get()).sum()
-        });
-        let frames_in = |worker: &WorkerCounters| worker.native.frames_in.get();
-        let worker_frames_in = workers.clone().map(frames_in).collect();
-        NativeTotals {
-            zone_bytes: sum(|native| &native.zone_bytes),
-            frames_in: sum(|native| &native.frames_in),
-            worker_frames_in,
-            frames_out: sum(|native| &native.frames_out),
-            drops,
-            challenges: sum(|native| &native.challenges),
-            answered_again: sum(|native| &native.answered_again),
-            dropped_copies: sum(|native| &native.dropped_copies),
-            busy: sum(|native| &native.busy),
-            shed: sum(|native| &native.shed),
-            lost_replies: sum(|native| &native.lost_replies),
-            truncated: sum(|native| &native.truncated),
-            starved: sum(|native| &native.starved),
-            kernel_drops: sum(|native| &native.kernel_drops),
+        let cells = workers.map(|worker| &worker.native);
+        let mut totals = NativeTotals {
+            requests: commands.iter().filter(is_native).map(|command| command.calls).sum(),
+            zone_bytes: cells.clone().map(|native| native.zone_bytes.get()).sum(),
+            worker_frames_in: cells.clone().map(|native| native.frames_in.get()).collect(),
             ..NativeTotals::default()
-        }
+        };
+        cells.for_each(|native| totals.add(native));
+        totals
     }
 
     /// The counts since `baseline` was taken; the numbers of open sessions and clients stay.
     pub(super) fn since(mut self, baseline: &NativeTotals) -> NativeTotals {
-        for (now, then) in self.drops.iter_mut().zip(baseline.drops) {
-            *now = now.saturating_sub(then);
-        }
+        self.subtract(baseline);
+        self.requests = self.requests.saturating_sub(baseline.requests);
         for (now, then) in self.worker_frames_in.iter_mut().zip(&baseline.worker_frames_in) {
             *now = now.saturating_sub(*then);
-        }
-        for (now, then) in [
-            (&mut self.frames_in, baseline.frames_in),
-            (&mut self.frames_out, baseline.frames_out),
-            (&mut self.requests, baseline.requests),
-            (&mut self.challenges, baseline.challenges),
-            (&mut self.answered_again, baseline.answered_again),
-            (&mut self.dropped_copies, baseline.dropped_copies),
-            (&mut self.busy, baseline.busy),
-            (&mut self.shed, baseline.shed),
-            (&mut self.lost_replies, baseline.lost_replies),
-            (&mut self.truncated, baseline.truncated),
-            (&mut self.starved, baseline.starved),
-            (&mut self.kernel_drops, baseline.kernel_drops),
-        ] {
-            *now = now.saturating_sub(then);
         }
         self
     }

@@ -36,6 +36,30 @@ fn totals_sum_over_workers_and_keep_the_protocols_apart() {
 }
 
 #[test]
+fn a_baseline_takes_every_group_of_counters_back() {
+    let worker = WorkerCounters::new();
+    worker.doors.protected.add(1);
+    worker.rejected.add(1);
+    worker.tls.handshakes.add(1);
+    worker.udp.drop_datagram(UdpDrop::Busy);
+    worker.udp.datagrams_in.add(1);
+    worker.native.drop_frame(DropReason::Tag);
+    worker.native.frames_in.add(1);
+    worker.forwardings.held_elsewhere.add(1);
+    worker.compaction.by_writes[2].add(1);
+    worker.errors_by_code[3].add(1);
+    worker.busy_ns.add(1);
+    worker.command(CommandIndex::resp(CommandId::Get)).calls.add(1);
+    let baseline = Totals::sum([&worker].into_iter());
+    assert_eq!(baseline.rejected(), 2);
+    assert_eq!(baseline.forwardings.busy().map(|(_, count)| count), [0, 0, 1]);
+    let none = Totals::sum([&WorkerCounters::new()].into_iter());
+    assert_eq!(baseline.clone().since(&baseline), none);
+    worker.doors.closed.add(2);
+    assert_eq!(Totals::sum([&worker].into_iter()).since(&baseline).rejected(), 2);
+}
+
+#[test]
 fn every_memcached_command_has_its_name() {
     let index = CommandIndex::memcached(MemcachedCommand::Mn);
     assert_eq!(CommandIndex::describe(usize::from(index.0)), (Protocol::Memcached, "mn"));

@@ -1,5 +1,6 @@
 //! Each worker's counters of TLS connections.
 
+use super::totals::totals;
 use super::{Cell, WorkerCounters};
 
 /// One worker's counters.
@@ -15,30 +16,34 @@ pub struct TlsCells {
     pub crowded_out: Cell,
 }
 
-/// The counters summed over the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TlsTotals {
-    /// Successful handshakes.
-    pub handshakes: u64,
-    /// Connections that were closed.
-    pub refused: u64,
-    /// Connections whose handshake took too long.
-    pub late: u64,
-    /// Handshakes that were ended for want of room.
-    pub crowded_out: u64,
+totals! {
+    /// The counters summed over the workers.
+    pub struct TlsTotals of TlsCells;
+    counters {
+        /// Successful handshakes.
+        handshakes = handshakes,
+        /// Connections that were closed.
+        refused = refused,
+        /// Connections whose handshake took too long.
+        late = late,
+        /// Handshakes that were ended for want of room.
+        crowded_out = crowded_out,
+    }
+    arrays {}
+    others {}
 }
 
 impl TlsTotals {
     /// Of all workers.
-    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> TlsTotals {
-        let sum = |pick: fn(&TlsCells) -> &Cell| {
-            workers.clone().map(|worker| pick(&worker.tls).get()).sum::<u64>()
-        };
-        TlsTotals {
-            handshakes: sum(|tls| &tls.handshakes),
-            refused: sum(|tls| &tls.refused),
-            late: sum(|tls| &tls.late),
-            crowded_out: sum(|tls| &tls.crowded_out),
-        }
+    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> TlsTotals {
+        let mut totals = TlsTotals::default();
+        workers.for_each(|worker| totals.add(&worker.tls));
+        totals
+    }
+
+    /// The counts since `baseline`.
+    pub(super) fn since(mut self, baseline: &TlsTotals) -> TlsTotals {
+        self.subtract(baseline);
+        self
     }
 }

@@ -1,5 +1,6 @@
 //! Counters of memcached over UDP, besides those of its commands.
 
+use super::totals::totals;
 use super::{Cell, WorkerCounters};
 
 /// One worker's counters.
@@ -67,38 +68,39 @@ impl UdpCells {
     }
 }
 
-/// The counters summed over the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UdpTotals {
-    /// Datagrams that arrived.
-    pub datagrams_in: u64,
-    /// Datagrams of replies.
-    pub datagrams_out: u64,
-    /// Datagrams that were dropped, in the order of [`UdpDrop::ALL`].
-    pub drops: [u64; UdpDrop::ALL.len()],
-    /// Replies that were longer than their request allows.
-    pub too_long: u64,
-    /// Replies without room on their way out.
-    pub lost_replies: u64,
-    /// Datagrams that the kernel dropped.
-    pub kernel_drops: u64,
+totals! {
+    /// The counters summed over the workers.
+    pub struct UdpTotals of UdpCells;
+    counters {
+        /// Datagrams that arrived.
+        datagrams_in = datagrams_in,
+        /// Datagrams of replies.
+        datagrams_out = datagrams_out,
+        /// Replies that were longer than their request allows.
+        too_long = too_long,
+        /// Replies without room on their way out.
+        lost_replies = lost_replies,
+        /// Datagrams that the kernel dropped.
+        kernel_drops = kernel_drops,
+    }
+    arrays {
+        /// Datagrams that were dropped, in the order of [`UdpDrop::ALL`].
+        drops = drops: UdpDrop::ALL.len(),
+    }
+    others {}
 }
 
 impl UdpTotals {
     /// Of all workers.
-    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters> + Clone) -> UdpTotals {
-        let sum = |pick: fn(&UdpCells) -> &Cell| {
-            workers.clone().map(|worker| pick(&worker.udp).get()).sum::<u64>()
-        };
-        UdpTotals {
-            datagrams_in: sum(|udp| &udp.datagrams_in),
-            datagrams_out: sum(|udp| &udp.datagrams_out),
-            drops: std::array::from_fn(|reason| {
-                workers.clone().map(|worker| worker.udp.drops[reason].get()).sum()
-            }),
-            too_long: sum(|udp| &udp.too_long),
-            lost_replies: sum(|udp| &udp.lost_replies),
-            kernel_drops: sum(|udp| &udp.kernel_drops),
-        }
+    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> UdpTotals {
+        let mut totals = UdpTotals::default();
+        workers.for_each(|worker| totals.add(&worker.udp));
+        totals
+    }
+
+    /// The counts since `baseline`.
+    pub(super) fn since(mut self, baseline: &UdpTotals) -> UdpTotals {
+        self.subtract(baseline);
+        self
     }
 }

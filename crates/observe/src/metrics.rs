@@ -267,7 +267,7 @@ impl Snapshot {
             "batches_total": forwardings.batches,
             "batch_requests_total": forwardings.served,
             "stolen_total": forwardings.stolen,
-            "busy_total": forwardings.busy.iter().map(|(_, count)| count).sum::<u64>(),
+            "busy_total": forwardings.busy().iter().map(|(_, count)| count).sum::<u64>(),
         })
     }
 

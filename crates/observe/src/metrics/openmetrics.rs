@@ -202,7 +202,7 @@ fn connections(page: &mut Page, snapshot: &Snapshot) {
         totals.replies_refused,
     );
     page.family("dovetail_tls_handshakes", "counter", "Handshakes of TLS, by how they ended");
-    let tls = totals.tls;
+    let tls = &totals.tls;
     let results = [
         ("ok", tls.handshakes),
         ("refused", tls.refused),
@@ -289,7 +289,7 @@ fn forwardings(page: &mut Page, snapshot: &Snapshot) {
         forwardings.stolen,
     );
     page.family("dovetail_route_busy", "counter", "Times that no worker could be named, by reason");
-    for (reason, count) in forwardings.busy.iter().filter(|(reason, _)| !reason.is_empty()) {
+    for (reason, count) in forwardings.busy() {
         page.sample("dovetail_route_busy_total", &[("reason", reason)], count);
     }
 }
