@@ -592,7 +592,8 @@ totals! {
         connections_rejected_of_address = rejected_of_address,
         /// Connections closed for having been idle.
         connections_idle_closed = idle_closed,
-        /// Values that could be neither pinned nor copied, and slow readers closed for what they pin.
+        /// Values that could be neither pinned nor copied, and slow readers closed for what they
+        /// pin.
         replies_refused = replies_refused,
         /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
         atomic_refused = atomic_refused,

@@ -4,7 +4,7 @@ use crate::tidy::{Problem, Repository};
 
 /// All rules of this module.
 pub fn check(repository: &Repository) -> Vec<Problem> {
-    [decisions, formats, links, code_links, commands]
+    [decisions, formats, links, code_links, commands, metrics]
         .iter()
         .flat_map(|rule| rule(repository))
         .collect()
@@ -66,6 +66,46 @@ fn formats(repository: &Repository) -> Vec<Problem> {
             problems.push(Problem::of(page, "no source file names this page"));
         }
     }
+    problems
+}
+
+/// STABILITY.md names each metric of the server, and no other.
+fn metrics(repository: &Repository) -> Vec<Problem> {
+    const PAGE: &str = "STABILITY.md";
+    const PREFIX: &str = "dovetail_";
+    let name_at = |rest: &str| {
+        let end = rest.find(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+        format!("{PREFIX}{}", &rest[..end.unwrap_or(rest.len())])
+    };
+    let page = repository.text(PAGE).unwrap_or_default();
+    let mut promised: Vec<String> = page.split(PREFIX).skip(1).map(name_at).collect();
+    let is_source = |path: &str| {
+        path.starts_with("crates/observe/src/") && path.ends_with(".rs") && !path.contains("tests")
+    };
+    let mut problems = Vec::new();
+    for (path, text) in repository.named(is_source) {
+        for (index, line) in text.lines().enumerate() {
+            for name in line.split("\"dovetail_").skip(1).map(name_at) {
+                // Parts of a histogram, and names that are put together.
+                let is_part =
+                    ["_bucket", "_sum", "_count", "_"].iter().any(|end| name.ends_with(end));
+                let is_promised = |known: &String| {
+                    ["", "_total", "_info"].map(|end| format!("{name}{end}")).contains(known)
+                };
+                if !is_part && !promised.iter().any(is_promised) {
+                    problems.push(Problem::at(path, index + 1, format!("{name} is not in {PAGE}")));
+                }
+            }
+        }
+    }
+    let shown: Vec<&str> = repository.named(is_source).map(|(_, text)| text).collect();
+    promised.retain(|name| {
+        let family = name.strip_suffix("_total").or_else(|| name.strip_suffix("_info"));
+        let family = family.unwrap_or(name);
+        !shown.iter().any(|text| text.contains(family))
+    });
+    let unknown = |name: &String| Problem::of(PAGE, format!("no source file names {name}"));
+    problems.extend(promised.iter().map(unknown));
     problems
 }
 
