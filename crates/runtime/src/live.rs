@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use config::{Config, RewriteFile};
 use config::{LogLevel, SetLogLevel};
@@ -26,6 +26,8 @@ pub struct Live {
     idle_timeout_ms: AtomicU64,
     log_level: AtomicU8,
     set_log_level: Option<SetLogLevel>,
+    /// Held while the settings of one command, or of one reading of the file, are applied.
+    applying: Mutex<()>,
     /// The last values set, in the spelling of the file.
     changed: Mutex<BTreeMap<&'static str, String>>,
 }
@@ -39,6 +41,7 @@ impl Live {
             idle_timeout_ms: AtomicU64::new(config.idle_timeout_ms),
             log_level: AtomicU8::new(config.hooks.log_level.number()),
             set_log_level: config.hooks.set_log_level,
+            applying: Mutex::default(),
             changed: Mutex::default(),
         }
     }
@@ -101,6 +104,11 @@ impl Live {
         if let Some(set) = self.set_log_level {
             set(level.name());
         }
+    }
+
+    /// Lets no other command apply settings meanwhile: its checks would hold no more.
+    pub fn begin_applying(&self) -> MutexGuard<'_, ()> {
+        self.applying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers changed settings, for the file.

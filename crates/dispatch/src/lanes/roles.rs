@@ -152,17 +152,38 @@ impl Roles {
         (plan.threads, (!latest.polls_with_all).then_some(plan.dispatchers))
     }
 
+    /// Says why [`Roles::change`] would be refused.
+    pub fn check(&self, config: &Config, wanted: Wanted) -> Result<(), RolesError> {
+        self.next(&unpoisoned(&self.latest), config, wanted).map(|_| ())
+    }
+
     /// Publishes other roles; unnamed parts stay as they are. Returns false if nothing was to be
     /// changed.
     pub fn change(&self, config: &Config, wanted: Wanted) -> Result<bool, RolesError> {
         let mut latest = unpoisoned(&self.latest);
+        let (published, polls_with_all) = self.next(&latest, config, wanted)?;
+        latest.polls_with_all = polls_with_all;
+        let is_changed = published.is_some();
+        if let Some(published) = published {
+            latest.published = published;
+        }
+        Ok(is_changed)
+    }
+
+    /// The roles to publish, unless they are there already, and whether all threads poll.
+    fn next(
+        &self,
+        latest: &Latest,
+        config: &Config,
+        wanted: Wanted,
+    ) -> Result<(Option<Arc<PublishedRoles>>, bool), RolesError> {
         let now = *latest.published.plan();
         let polls_with_all = match wanted.dispatchers {
             // Without routing all threads poll, whatever number was named.
             Dispatchers::AsNow => latest.polls_with_all || !self.layers.is_routed,
             Dispatchers::All | Dispatchers::Auto => true,
             // A number set by hand meanwhile stays.
-            Dispatchers::Tuned(_) if !latest.polls_with_all => return Ok(false),
+            Dispatchers::Tuned(_) if !latest.polls_with_all => return Ok((None, false)),
             Dispatchers::Tuned(_) => true,
             Dispatchers::Count(_) => false,
         };
@@ -180,8 +201,7 @@ impl Roles {
             _ => now.dispatchers,
         };
         if (threads, dispatchers) == (now.threads, now.dispatchers) {
-            latest.polls_with_all = polls_with_all;
-            return Ok(false);
+            return Ok((None, polls_with_all));
         }
         let plan = self.layers.plan(now.epoch + 1, threads, dispatchers)?;
         let is_routing = self.layers.is_routing(&plan, config);
@@ -194,8 +214,7 @@ impl Roles {
         let deciders = Mutex::new(deciders.into_iter().map(Some).collect());
         let publication = Publication::new(plan, self.layers.thread_max);
         let published = Arc::new(PublishedRoles { publication, is_routing, deciders });
-        *latest = Latest { published, polls_with_all };
-        Ok(true)
+        Ok((Some(published), polls_with_all))
     }
 }
 

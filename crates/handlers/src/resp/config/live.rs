@@ -18,7 +18,7 @@ use config::HotSetSize;
 use config::LogLevel;
 use config::descriptors;
 use dispatch::hot::TRACKED_MAX;
-use dispatch::lanes::{Dispatchers, Threads, Wanted};
+use dispatch::lanes::{Dispatchers, RolesError, Threads, Wanted};
 use runtime::shared::Shared;
 use runtime::slo;
 use sessions::password::PASSWORD_MAX_BYTES;
@@ -83,10 +83,12 @@ pub(super) const LIVE_SETTINGS: &[LiveSetting] = &[
         name: "threads",
         key: "threads",
         show: |shared| shared.roles().asked().0.to_string(),
-        take: |_, value| {
+        take: |shared, value| {
             let count = thread_count(value)?;
             let threads = count.map_or(Threads::All, Threads::Count);
-            Ok((Change::Threads(threads), spelled(count)))
+            // In the file `auto` is a number of the machine's.
+            let text = count.unwrap_or(shared.config().threads).to_string();
+            Ok((Change::Threads(threads), text))
         },
     },
     LiveSetting {
@@ -306,16 +308,18 @@ impl<'a> Staged<'a> {
 
     /// Applies all changes, or none: then returns the offending name, and why.
     pub(super) fn apply(self, shared: &Shared) -> Result<(), (&'a [u8], Reason)> {
-        let memory_before = shared.memory_bytes();
+        let _no_other = shared.live().begin_applying();
+        let roles = self.wanted_by.map(|name| (name, self.wanted));
+        let refused = |name: &'a [u8]| move |error: RolesError| (name, error.to_string());
+        if let Some((name, wanted)) = roles {
+            shared.roles().check(shared.config(), wanted).map_err(refused(name))?;
+        }
+        // A cache that shrinks evicts at once: what can be refused was checked before.
         if let Some((name, bytes)) = self.memory_bytes {
             shared.set_memory(bytes).map_err(|reason| (name, reason))?;
         }
-        if let Some(name) = self.wanted_by
-            && let Err(error) = shared.change_roles(self.wanted)
-        {
-            // The previous value still fits.
-            let _ = shared.set_memory(memory_before);
-            return Err((name, error.to_string()));
+        if let Some((name, wanted)) = roles {
+            shared.change_roles(wanted).map_err(refused(name))?;
         }
         self.others.into_iter().for_each(|set| set(shared));
         for (setting, value) in &self.changes {
@@ -581,13 +585,16 @@ mod tests {
     fn what_is_in_the_way_of_one_leaves_all_as_it_was() {
         let shared = shared(4, HotSetSize::Auto);
         let mut staged = Staged::default();
-        for (name, value) in [("max-connections", "7"), ("threads", "5"), ("hot-set", "9")] {
+        let values =
+            [("max-connections", "7"), ("threads", "5"), ("hot-set", "9"), ("memory", "120MiB")];
+        for (name, value) in values {
             let setting = find_live(name).unwrap();
             let taken = staged.take(&shared, setting, (name.as_bytes(), value.as_bytes()));
             assert_eq!(taken, Ok(()));
         }
         let (name, _) = staged.apply(&shared).unwrap_err();
         assert_eq!(name, b"threads");
+        assert_eq!(shared.memory().changes(), (0, 0), "a cache that shrank would have evicted");
         assert_eq!(shared.live().max_connections(), Config::default().max_connections);
         assert!(shared.hot_keys().unwrap().is_auto());
     }
