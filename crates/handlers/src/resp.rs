@@ -362,7 +362,6 @@ fn must_wait(gather: &mut Gather<'_, '_>, slot: usize, id: Option<CommandId>) ->
 
 /// An inline command with escapes: its words are not in the input, so it runs by itself.
 fn rewritten(gather: &mut Gather<'_, '_>, slot: usize, bytes: &[u8]) -> bool {
-    gather.flush();
     let limits = limits(gather.core, slot);
     let parsed = next_command(&mut Parser::default(), bytes, &limits);
     let Parsed::Done { value, consumed_bytes } = parsed else { return true };
@@ -372,6 +371,9 @@ fn rewritten(gather: &mut Gather<'_, '_>, slot: usize, bytes: &[u8]) -> bool {
         keep_rewritten(&mut inner, slot, bytes);
     }
     inner.flush();
+    // What may not be repeated is told to the caller, which saw only that there is a command.
+    let only_reads = inner.only_reads;
+    gather.only_reads &= only_reads;
     ran
 }
 

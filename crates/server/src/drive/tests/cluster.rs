@@ -140,6 +140,18 @@ impl Bench {
         };
         (count > 0).then(|| String::from_utf8(bytes[..count].to_vec()).unwrap())
     }
+
+    /// Nothing more arrives, and the connection is closed.
+    #[track_caller]
+    fn expect_closed(&mut self, why: &str) {
+        for _ in 0..1_000 {
+            self.turn();
+            let Some(more) = self.received() else { return };
+            assert_eq!(more, "", "{why}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("the connection is open: {why}");
+    }
 }
 
 /// The recorded lines: requests and their answers.
@@ -456,24 +468,25 @@ fn the_rest_of_a_reply_in_parts_is_not_replaced_by_an_error() {
     }
     assert_eq!(told, "*300\r\n");
     view.set_lease(0);
-    for _ in 0..1_000 {
-        bench.turn();
-        let Some(more) = bench.received() else { return };
-        assert_eq!(more, "", "the connection is closed");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("the connection is open");
+    bench.expect_closed("MGET");
 }
 
 /// TRYAGAIN says that nothing was written.
 #[test]
 fn a_write_before_a_read_past_the_router_is_not_answered_as_if_it_had_not_happened() {
-    let view = view_of(2);
-    let mut bench = Bench::new(Some(Arc::clone(&view)), store::IndexKind::Hash);
-    assert_eq!(bench.ask("SET bar 1"), "+OK\r\n");
-    view.set_lease(0);
-    let told = bench.ask("MSET bar 2 {bar}2 3\r\nMGET bar {bar}2");
-    assert_eq!(told, "", "the connection is closed");
+    for write in [
+        "MSET bar 2 {bar}2 3",
+        "MULTI\r\nCLIENT SETNAME me\r\nEXEC",
+        "MULTI\r\nCLIENT SETNAME me\r\n\"\\x45XEC\"",
+        "\"\\x4DULTI\"\r\n\"\\x43LIENT\" SETNAME me\r\n\"\\x45XEC\"",
+    ] {
+        let view = view_of(2);
+        let mut bench = Bench::new(Some(Arc::clone(&view)), store::IndexKind::Hash);
+        assert_eq!(bench.ask("SET bar 1"), "+OK\r\n");
+        view.set_lease(0);
+        assert_eq!(bench.ask(&format!("{write}\r\nMGET bar {{bar}}2")), "", "{write}");
+        bench.expect_closed(write);
+    }
 }
 
 #[test]
