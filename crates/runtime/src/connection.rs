@@ -103,6 +103,8 @@ pub struct Connection {
     pub booked: Books,
     /// A command of it may have written since its last reply was known to be on the disk.
     pub has_written: bool,
+    /// A door has turned its client away since it was let in.
+    pub turned_away: Option<TurnedAway>,
     /// CLIENT PAUSE holds its next command. What it holds when the server ends is not run: the
     /// client may ask another server for it.
     pub is_held: bool,
@@ -128,6 +130,15 @@ pub enum Ending {
     AfterFlush,
     /// It is broken or killed.
     Now,
+}
+
+/// A client that a door has turned away: it is not read any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// The line that tells it goes behind all replies that are under way.
+    Untold(&'static [u8]),
+    /// The line was sent, or would stand within another reply.
+    Told,
 }
 
 /// Bytes that have arrived and are not executed yet.
@@ -283,11 +294,36 @@ impl Connection {
             lent_held_bytes: 0,
             booked: Books::default(),
             has_written: false,
+            turned_away: None,
             is_held: false,
             is_touched: false,
             is_starved: false,
             starved_at: None,
             waited: Duration::ZERO,
+        }
+    }
+
+    /// The line for a client that was turned away and is not told yet.
+    pub fn take_denial(&mut self) -> Option<&'static [u8]> {
+        let Some(TurnedAway::Untold(line)) = self.turned_away else { return None };
+        self.turned_away = Some(TurnedAway::Told);
+        self.is_between_replies().then_some(line)
+    }
+
+    /// Gives its user up: nothing more is done for it.
+    fn log_out(&mut self) {
+        match &mut self.protocol_state {
+            ProtocolState::Resp(resp) => resp.pass.log_out(),
+            ProtocolState::Memcached(memcached) => memcached.needs_auth = true,
+        }
+    }
+
+    /// Ends it behind the replies that are under way, and `line` after them.
+    pub fn turn_away(&mut self, line: &'static [u8]) {
+        self.log_out();
+        self.turned_away = Some(TurnedAway::Untold(line));
+        if self.ending != Ending::Now {
+            self.ending = Ending::AfterFlush;
         }
     }
 

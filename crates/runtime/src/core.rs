@@ -367,9 +367,13 @@ impl Core {
     }
 
     /// Handles a client from beyond loopback that has shown no password, where strangers are let in
-    /// from loopback only: it is answered like one that connects now. True: its connection ends.
+    /// from loopback only: it is told so behind the replies that are under way, and what is left of
+    /// its EXEC is not run. True: its connection ends.
     pub fn turn_away_stranger(&mut self, slot: usize) -> bool {
         let connection = &self.connections[slot];
+        if connection.turned_away.is_some() {
+            return true;
+        }
         let access = self.doors.of(connection.door());
         let is_stranger = access == Access::LoopbackOnly
             && !connection.client.peer.is_local()
@@ -377,11 +381,8 @@ impl Core {
             && !connection.is_known();
         if is_stranger {
             self.counters().doors.turn_away(access.is_closed());
-            self.lend_buffer(slot);
             let connection = &mut self.connections[slot];
-            let line = denial(connection.client.protocol, access);
-            connection.output.append(|out| out.extend_from_slice(line));
-            connection.ending = Ending::AfterFlush;
+            connection.turn_away(denial(connection.client.protocol, access));
             self.touch(slot);
         }
         is_stranger
@@ -390,7 +391,9 @@ impl Core {
     /// Checks one connection; also one that arrives from another worker, which may not have seen a
     /// change.
     pub fn renew_pass(&mut self, slot: usize) -> acl::Fate {
-        self.turn_away_stranger(slot);
+        if self.turn_away_stranger(slot) {
+            return acl::Fate::GoesOn; // To its end, and without a user.
+        }
         let needs_auth = self.doors.of(Door::Memcached).asks_login();
         let has_rights = self.shared.users().is_some() || self.acl.default().is_unrestricted();
         let connection = &mut self.connections[slot];

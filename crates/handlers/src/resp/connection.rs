@@ -62,7 +62,7 @@ fn run_hello<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, hello: &HelloReque
     if let Some(auth) = &hello.auth {
         match log_in(gather, caller, auth) {
             Ok(Login::Admitted) => {}
-            Ok(Login::TurnedAway) => return,
+            Ok(Login::TurnedAway) => return deny(gather, caller),
             Err(error) => return gather.fail(caller, &error),
         }
     }
@@ -108,7 +108,7 @@ fn run_auth<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, auth: &AuthRequest<
     }
     match log_in(gather, caller, auth) {
         Ok(Login::Admitted) => gather.say(caller, |encoder| encoder.ok()),
-        Ok(Login::TurnedAway) => {}
+        Ok(Login::TurnedAway) => deny(gather, caller),
         Err(error) => gather.fail(caller, &error),
     }
 }
@@ -116,8 +116,15 @@ fn run_auth<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, auth: &AuthRequest<
 /// What becomes of a client that a user admits.
 enum Login {
     Admitted,
-    /// The door is closed to it: it was told so, and its connection ends.
+    /// The door is closed to it, and its connection ends.
     TurnedAway,
+}
+
+/// Answers the command by which a client became one that its door turns away.
+fn deny(gather: &mut Gather<'_, '_>, caller: Caller) {
+    if let Some(line) = gather.core.connections[caller.slot].take_denial() {
+        gather.reply_to(caller.slot, |out| out.extend_from_slice(line));
+    }
 }
 
 fn log_in<'a>(
@@ -126,12 +133,17 @@ fn log_in<'a>(
     auth: &AuthRequest<'a>,
 ) -> Result<Login, ErrorReply<'static>> {
     gather.settle(caller.slot);
+    // The user and the door are looked up at one moment.
+    gather.core.renew_passes();
+    if gather.core.connections[caller.slot].turned_away.is_some() {
+        return Ok(Login::TurnedAway);
+    }
     gather.core.counters().auth_attempts.add(1);
     let origin = Origin::of(&gather.core.connections[caller.slot].client.peer);
     if gather.core.refuses_logins(origin) {
         return Err(TOO_MANY_FAILED);
     }
-    let table = gather.core.shared.acl().table();
+    let table = gather.core.acl.clone();
     let user = table.user(auth.user.unwrap_or(DEFAULT_USER));
     let admitted = user.filter(|user| user.admits(auth.password));
     gather.core.pace_login(caller.slot, origin, admitted.is_some());
@@ -141,16 +153,12 @@ fn log_in<'a>(
             return Err(NO_ROOM_FOR_NAME);
         }
         connection.resp().pass.log_in(user, &table);
-        // A user without a password admits those from loopback alone.
-        if gather.core.turn_away_stranger(caller.slot) {
-            // Nor may it do what is left of an EXEC.
-            gather.core.connections[caller.slot].resp().pass.log_out();
-            return Ok(Login::TurnedAway);
-        }
-        // The table may be newer than this worker's.
-        gather.core.renew_passes();
         // A MONITOR of the previous user does not continue for this one.
         let is_to_close = gather.core.renew_pass(caller.slot) == Fate::Closes;
+        // A user without a password admits those from loopback alone.
+        if gather.core.turn_away_stranger(caller.slot) {
+            return Ok(Login::TurnedAway);
+        }
         let ending = &mut gather.core.connections[caller.slot].ending;
         if is_to_close && *ending != Ending::Now {
             *ending = Ending::AfterFlush;
@@ -179,7 +187,7 @@ fn reset(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.core.shared.observations().monitors.remove(client_id);
     gather.core.shared.tracking().forget(client_id);
     if gather.core.turn_away_stranger(caller.slot) {
-        return;
+        return deny(gather, caller);
     }
     let caller = Caller { is_quiet: false, ..caller };
     gather.say(caller, |encoder| encoder.simple("RESET"));

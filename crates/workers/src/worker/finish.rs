@@ -203,28 +203,9 @@ fn finish<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
         return udp::finish_exchange(worker, slot);
     }
     let sender = if E::ROUTES { lend::sender_of(worker, slot) } else { Sender::Own };
-    let long_bytes_max = worker.core.turn.send_bytes_max();
     let Some(connection) = worker.core.connections.get_mut(slot) else { return };
     connection.is_touched = false;
-    let mut is_blocked = sender != Sender::Own;
-    if sender == Sender::Own
-        && !matches!(connection.ending, Ending::Now | Ending::Resting)
-        && (!connection.output.is_empty() || connection.tls.is_some())
-    {
-        let is_long = connection.output.unsent_bytes() > SENT_UNCOUNTED_BYTES_MAX;
-        let (mut sent_bytes, bytes_max) = (0, if is_long { long_bytes_max } else { usize::MAX });
-        is_blocked = sealed::send_unsent(connection, bytes_max, &mut sent_bytes);
-        if sent_bytes > 0 && connection.interest.write {
-            connection.client.set_active(worker.core.now); // Slow, not idle.
-        }
-        worker.core.counters().output_bytes.add(sent_bytes);
-        if is_long {
-            worker.core.note_sent(sent_bytes);
-        }
-        if E::ROUTES && !is_blocked {
-            worker.engine.deliver_more(&mut worker.core, slot);
-        }
-    }
+    let is_blocked = sender != Sender::Own || send(worker, slot);
     let connection = &mut worker.core.connections[slot];
     let can_resume = connection.ending == Ending::Open
         && !connection.is_starved
@@ -266,6 +247,47 @@ fn finish<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
         && connection.output.unsent_bytes() <= worker.core.output_limit_bytes;
     let write = is_blocked && sender != Sender::Lent;
     poll_for(worker, slot, Interest { read, write });
+}
+
+/// Sends what the connection's socket takes; returns whether there is more.
+#[inline]
+fn send<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) -> bool {
+    if worker.core.connections[slot].turned_away.is_some() {
+        tell_turned_away(worker, slot);
+    }
+    let long_bytes_max = worker.core.turn.send_bytes_max();
+    let connection = &mut worker.core.connections[slot];
+    if matches!(connection.ending, Ending::Now | Ending::Resting)
+        || (connection.output.is_empty() && connection.tls.is_none())
+    {
+        return false;
+    }
+    let is_long = connection.output.unsent_bytes() > SENT_UNCOUNTED_BYTES_MAX;
+    let (mut sent_bytes, bytes_max) = (0, if is_long { long_bytes_max } else { usize::MAX });
+    let is_blocked = sealed::send_unsent(connection, bytes_max, &mut sent_bytes);
+    if sent_bytes > 0 && connection.interest.write {
+        connection.client.set_active(worker.core.now); // Slow, not idle.
+    }
+    worker.core.counters().output_bytes.add(sent_bytes);
+    if is_long {
+        worker.core.note_sent(sent_bytes);
+    }
+    if E::ROUTES && !is_blocked {
+        worker.engine.deliver_more(&mut worker.core, slot);
+    }
+    is_blocked
+}
+
+/// Tells a client that a door has turned it away, once all earlier replies are there.
+#[cold]
+fn tell_turned_away<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
+    let connection = &mut worker.core.connections[slot];
+    if connection.awaiting.is_empty()
+        && let Some(line) = connection.take_denial()
+    {
+        worker.core.lend_buffer(slot);
+        worker.core.connections[slot].output.append(|out| out.extend_from_slice(line));
+    }
 }
 
 /// Sets the poller's interest, if it has changed.
