@@ -6,47 +6,22 @@ use std::sync::{Arc, Mutex};
 use base::UnixMillis;
 use store::durable::backup::{Copied, backup};
 use store::durable::check::check;
-use store::durable::{self, Committer, DataError, NewData, Opened};
+use store::durable::{Committer, DataError, NewData, Opened};
 use store::medium::{Medium, MediumError, MemoryMedium};
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
-    Session, Set, Sink, Store, StoreConfig, Tuning,
+    Condition, Expiry, IndexKind, NoUpdate, Op, Outcome, Request, Session, Set, Sink, Store,
 };
+
+use crate::common::{self, Rng};
 
 const NOW_MS: u64 = 1_000_000;
 const KEYS: u64 = 60;
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 fn open(medium: MemoryMedium) -> Opened<MemoryMedium> {
-    let config = StoreConfig {
-        memory_bytes: 9 << 18,
-        index_bytes: 64 << 10,
-        index: IndexKind::Hash,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: 1 << 20,
-        hash_seed: 77,
-        batch: 8,
-        huge_pages: HugePages::Off,
-    };
+    let config = common::durable_config(IndexKind::Hash, 9 << 18);
     let new = NewData { now_ms: NOW_MS, data_id: 0x1234, recovers_damaged: false, threads: 1 };
-    durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {})
-        .expect("a log that opens")
+    common::open_durable(medium, config, new).expect("a log that opens")
 }
 
 /// A request's result: a value, a stored value, or nothing to do.

@@ -5,7 +5,8 @@ use store::durable::{DataError, NewData, Opened};
 use store::medium::MemoryMedium;
 use store::{Condition, Expiry, IndexKind, NoUpdate, Op, Outcome, Pins, Request, Set, Sink};
 
-use crate::durable::{MEMORY_BYTES, config, filled, new_data, open};
+use crate::common::{durable_config, open_durable};
+use crate::durable::{MEMORY_BYTES, filled, new_data};
 
 #[test]
 fn a_file_that_is_cut_off_is_refused_or_opened_with_what_is_left() {
@@ -14,11 +15,11 @@ fn a_file_that_is_cut_off_is_refused_or_opened_with_what_is_left() {
     // Within the second of the segments with entries.
     let left = &whole.bytes()[..(64 << 10) + 2 * 4096 + (64 << 10) + 20_000];
     let disk = MemoryMedium::new(left.to_vec());
-    let config = config(IndexKind::Hash, MEMORY_BYTES);
-    let refused = open(disk.clone(), config.clone(), new_data()).map(drop).unwrap_err();
+    let config = durable_config(IndexKind::Hash, MEMORY_BYTES);
+    let refused = open_durable(disk.clone(), config.clone(), new_data()).map(drop).unwrap_err();
     assert!(matches!(refused, DataError::Truncated { .. }), "{refused}");
     let new = NewData { recovers_damaged: true, ..new_data() };
-    let opened = open(disk, config.clone(), new).expect("with what is left");
+    let opened = open_durable(disk, config.clone(), new).expect("with what is left");
     let Opened { store, mut committer, recovery } = opened;
     assert!((250..700).contains(&recovery.items), "{}", recovery.items);
     assert!(recovery.damage.iter().any(|damage| damage.reason.contains("cut off")));
@@ -28,7 +29,7 @@ fn a_file_that_is_cut_off_is_refused_or_opened_with_what_is_left() {
     }
     let medium = committer.into_medium();
     assert_eq!(medium.bytes().len(), whole_bytes);
-    let again = open(medium, config, new_data()).expect("no damage is left");
+    let again = open_durable(medium, config, new_data()).expect("no damage is left");
     assert_eq!(again.recovery.items, recovery.items);
 }
 
@@ -43,8 +44,9 @@ impl Sink<NoUpdate> for Stored {
 /// A log whose only commit has a short and a long entry, in two segments: its rows are those of
 /// the first two segments.
 fn one_commit() -> Vec<u8> {
-    let config = config(IndexKind::Hash, MEMORY_BYTES);
-    let opened = open(MemoryMedium::default(), config, new_data()).expect("an empty medium");
+    let config = durable_config(IndexKind::Hash, MEMORY_BYTES);
+    let opened =
+        open_durable(MemoryMedium::default(), config, new_data()).expect("an empty medium");
     let Opened { store, mut committer, .. } = opened;
     let mut session = store.session().expect("a place is free");
     let mut stored = Stored(0);
@@ -63,17 +65,18 @@ fn one_commit() -> Vec<u8> {
 #[test]
 fn the_missing_end_of_a_file_is_no_row_of_a_commit_that_lacks_one() {
     let row_page = |segment: usize| 2 * 4096 + segment * (4096 + (64 << 10));
-    let config = config(IndexKind::Hash, MEMORY_BYTES);
+    let config = durable_config(IndexKind::Hash, MEMORY_BYTES);
     let new = NewData { recovers_damaged: true, ..new_data() };
     // Only the end of the last segment is missing: no row, and no entry.
     let mut left = one_commit();
     left.truncate(left.len() - 100);
-    let opened = open(MemoryMedium::new(left.clone()), config.clone(), new).expect("cut off");
+    let opened =
+        open_durable(MemoryMedium::new(left.clone()), config.clone(), new).expect("cut off");
     assert_eq!(opened.recovery.items, 2);
     drop(opened);
     // The disk has kept one of the commit's rows, and not the other.
     left[row_page(1)..row_page(2)].fill(0);
     let new = NewData { recovers_damaged: true, ..new_data() };
-    let opened = open(MemoryMedium::new(left), config, new).expect("cut off");
+    let opened = open_durable(MemoryMedium::new(left), config, new).expect("cut off");
     assert_eq!(opened.recovery.items, 0, "half of a commit");
 }

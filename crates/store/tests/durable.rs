@@ -11,60 +11,21 @@ use store::durable::{self, Beside, Committer, DataError, NewData, Opened, UsedCh
 use store::medium::{Faults, FaultyMedium, MediumError, MemoryMedium};
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, Flush, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
-    Session, Set, Sink, Store, StoreConfig, Tuning,
+    Condition, Expiry, Flush, IndexKind, Mode, NoUpdate, Op, Outcome, Request, Session, Set, Sink,
+    Store, StoreConfig, Tuning,
 };
+
+use crate::common::{Rng, durable_config, open_durable};
 
 const START_MS: u64 = 1_000_000;
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
-pub fn config(index: IndexKind, memory_bytes: u64) -> StoreConfig {
-    StoreConfig {
-        memory_bytes,
-        index_bytes: 64 << 10,
-        index,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: 1 << 20,
-        hash_seed: 77,
-        batch: 8,
-        huge_pages: HugePages::Off,
-    }
-}
-
 /// A configuration with places for two or three sessions, which is the number of recovery threads.
 fn of_life(seed: u64, index: IndexKind) -> StoreConfig {
-    StoreConfig { session_max: 2 + (seed % 2) as usize, ..config(index, MEMORY_BYTES) }
+    StoreConfig { session_max: 2 + (seed % 2) as usize, ..durable_config(index, MEMORY_BYTES) }
 }
 
 pub fn new_data() -> NewData {
     NewData { now_ms: START_MS, data_id: 0x1234_5678, recovers_damaged: false, threads: 3 }
-}
-
-pub fn open<M: store::medium::Medium>(
-    medium: M,
-    config: StoreConfig,
-    new: NewData,
-) -> Result<Opened<M>, DataError> {
-    durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {})
 }
 
 /// The outcome of a request.
@@ -259,7 +220,7 @@ impl World {
     fn new(seed: u64, index: IndexKind, faults: Faults) -> World {
         let medium = FaultyMedium::new(seed, faults);
         let Opened { store, committer, .. } =
-            open(medium, of_life(seed, index), new_data()).expect("an empty disk");
+            open_durable(medium, of_life(seed, index), new_data()).expect("an empty disk");
         let session = Some(store.session().expect("a place"));
         let (states, newest) = (BTreeMap::new(), BTreeMap::new());
         World {
@@ -593,14 +554,14 @@ fn a_flipped_bit_is_damage_and_is_refused_or_left_out() {
     // The middle of the first segment's entries.
     let at = (64 << 10) + 4096 + 20_000;
     disk.bytes_mut()[at] ^= 0x10;
-    let config = config(IndexKind::Hash, MEMORY_BYTES);
-    let refused = open(disk.clone(), config.clone(), new_data()).map(drop).unwrap_err();
+    let config = durable_config(IndexKind::Hash, MEMORY_BYTES);
+    let refused = open_durable(disk.clone(), config.clone(), new_data()).map(drop).unwrap_err();
     let DataError::Damaged { damage } = refused else { panic!("{refused}") };
     assert_eq!(damage.len(), 1, "{damage:?}");
     let damaged = damage[0].file_offset..damage[0].file_offset + damage[0].len_bytes;
     assert!(damaged.contains(&(at as u64)), "{damage:?}");
     let new = NewData { recovers_damaged: true, ..new_data() };
-    let opened = open(disk, config.clone(), new).expect("without what is damaged");
+    let opened = open_durable(disk, config.clone(), new).expect("without what is damaged");
     let Opened { store, mut committer, recovery } = opened;
     assert_eq!((recovery.damage.len(), recovery.items), (1, 999));
     store.validate();
@@ -608,7 +569,8 @@ fn a_flipped_bit_is_damage_and_is_refused_or_left_out() {
     for _ in 0..3 {
         committer.commit(|| unreachable!("there is no session")).expect("a good disk");
     }
-    let again = open(committer.into_medium(), config, new_data()).expect("no damage is left");
+    let again =
+        open_durable(committer.into_medium(), config, new_data()).expect("no damage is left");
     assert_eq!(again.recovery.items, 999);
 }
 
@@ -658,11 +620,15 @@ fn a_full_disk_refuses_writes_until_there_is_space() {
 #[test]
 fn memory_may_grow_and_shrinks_only_to_what_is_used() {
     let disk = filled(1000);
-    let grown = open(disk.clone(), config(IndexKind::Hash, 8 << 20), new_data());
+    let grown = open_durable(disk.clone(), durable_config(IndexKind::Hash, 8 << 20), new_data());
     let Opened { store, committer, recovery } = grown.expect("more memory");
     assert_eq!(recovery.items, 1000);
     assert!(store.limits().segment_count >= 127);
-    let opened = open(committer.into_medium(), config(IndexKind::Hash, MEMORY_BYTES), new_data());
+    let opened = open_durable(
+        committer.into_medium(),
+        durable_config(IndexKind::Hash, MEMORY_BYTES),
+        new_data(),
+    );
     assert_eq!(opened.expect("as much as before").recovery.items, 1000);
     let mut small = World::new(5, IndexKind::Hash, Faults::default());
     small.begin_key_states();
@@ -674,14 +640,15 @@ fn memory_may_grow_and_shrinks_only_to_what_is_used() {
     small.commit();
     small.commit();
     let disk = small.committer.into_medium().crash();
-    let tight = || open(disk.clone(), config(IndexKind::Hash, 3 << 19), new_data());
+    let tight = || open_durable(disk.clone(), durable_config(IndexKind::Hash, 3 << 19), new_data());
     let refused = tight().map(drop).unwrap_err();
     let DataError::Room(needed) = refused else { panic!("{refused}") };
     assert_eq!(needed.given_bytes, 3 << 19);
     assert!(needed.segments_bytes > 800 * 2000);
     let enough_bytes = needed.enough_bytes;
     assert!(enough_bytes < 2 * MEMORY_BYTES, "{enough_bytes}");
-    let opened = open(disk.clone(), config(IndexKind::Hash, enough_bytes), new_data());
+    let opened =
+        open_durable(disk.clone(), durable_config(IndexKind::Hash, enough_bytes), new_data());
     assert_eq!(opened.expect("as much as was named").recovery.items, 800);
 }
 
@@ -711,12 +678,12 @@ fn deletes_do_not_fill_the_log() {
 
 #[test]
 fn another_format_and_other_bytes_are_named() {
-    let config = || config(IndexKind::Hash, MEMORY_BYTES);
+    let config = || durable_config(IndexKind::Hash, MEMORY_BYTES);
     let noise = MemoryMedium::new(vec![0x5a; 1 << 20]);
-    let refused = open(noise, config(), new_data()).map(drop).unwrap_err();
+    let refused = open_durable(noise, config(), new_data()).map(drop).unwrap_err();
     assert!(matches!(refused, DataError::NoSuperblock), "{refused}");
     let cache = StoreConfig { mode: Mode::Evict, ..config() };
-    let refused = open(MemoryMedium::default(), cache, new_data()).map(drop).unwrap_err();
+    let refused = open_durable(MemoryMedium::default(), cache, new_data()).map(drop).unwrap_err();
     assert!(refused.to_string().contains("durable store"), "{refused}");
 }
 
@@ -788,7 +755,7 @@ fn what_is_changed_during_a_flush_is_gone_where_the_flush_comes_later() {
         world.commit_closed();
         world.commit_closed();
         let disk = world.committer.into_medium().crash();
-        let opened = open(disk, of_life(3, index), new_data()).expect("a good disk");
+        let opened = open_durable(disk, of_life(3, index), new_data()).expect("a good disk");
         assert_eq!(opened.recovery.items, left, "{index:?}");
     }
 }

@@ -2,9 +2,9 @@
 
 use base::UnixMillis;
 use store::request::{NoUpdate, Op, Outcome, Request, Set, Sink};
-use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, Pins, Store, StoreConfig, Tuning,
-};
+use store::{Condition, Eviction, Expiry, IndexKind, Mode, Pins, Store, StoreConfig, Tuning};
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
@@ -24,15 +24,10 @@ fn what_expires_together_goes_together() {
         let config = StoreConfig {
             memory_bytes: 16 << 20,
             index_bytes: 256 << 10,
-            index,
-            mode: Mode::Clean,
             eviction: Eviction::S3Fifo,
-            lossy_index: false,
             session_max: 2,
-            item_max_bytes: 1 << 20,
             hash_seed: 7,
-            batch: 32,
-            huge_pages: HugePages::Off,
+            ..common::config(index, Mode::Clean)
         };
         let store = Store::open_tuned(config, Tuning::default()).expect("it fits");
         let mut session = store.session().unwrap();

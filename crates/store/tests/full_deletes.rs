@@ -7,13 +7,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use base::UnixMillis;
-use store::durable::{self, Committer, NewData, Opened};
+use store::durable::{Committer, NewData, Opened};
 use store::medium::MemoryMedium;
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Item, Mode, Op, Outcome, Request, Room,
-    Session, Set, Sink, Store, StoreConfig, Tuning, Update, Verdict,
+    Condition, Expiry, IndexKind, Item, Mode, Op, Outcome, Request, Room, Session, Set, Sink,
+    Store, StoreConfig, Update, Verdict,
 };
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -62,18 +64,12 @@ impl World {
         let config = StoreConfig {
             memory_bytes: MEMORY_BYTES,
             index_bytes: 4096,
-            index,
-            mode: Mode::Clean,
-            eviction: Eviction::default(),
-            lossy_index: false,
             session_max: 3,
-            item_max_bytes: 1 << 20,
             hash_seed: 7,
-            batch: 32,
-            huge_pages: HugePages::Off,
+            ..common::config(index, Mode::Clean)
         };
         let new = NewData { now_ms: NOW.0, data_id: 1, recovers_damaged: false, threads: 1 };
-        let opened = durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {});
+        let opened = common::open_durable(medium, config, new);
         let Opened { store, mut committer, .. } = opened.unwrap();
         let durable = Arc::clone(store.durable().unwrap());
         durable.drive();

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::UnixMillis;
-use store::durable::{self, Committer, NewData, Opened};
+use store::durable::{Committer, NewData, Opened};
 use store::medium::MemoryMedium;
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
-    Session, Set, Sink, Store, StoreConfig, Tuning,
+    Condition, Expiry, IndexKind, Mode, NoUpdate, Op, Outcome, Request, Session, Set, Sink, Store,
+    StoreConfig,
 };
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -31,18 +33,12 @@ fn open_as(medium: MemoryMedium, index: IndexKind, recovers_damaged: bool) -> Op
     let config = StoreConfig {
         memory_bytes: MEMORY_BYTES,
         index_bytes: 4096,
-        index,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
         session_max: 3,
-        item_max_bytes: 1 << 20,
         hash_seed: 7,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Clean)
     };
     let new = NewData { now_ms: NOW.0, data_id: 1, recovers_damaged, threads: 3 };
-    durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {}).unwrap()
+    common::open_durable(medium, config, new).unwrap()
 }
 
 #[derive(Default)]

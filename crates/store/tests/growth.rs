@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Session, Set, Sink, Store, StoreConfig,
+    Condition, Eviction, Expiry, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request, Session,
+    Set, Sink, Store, StoreConfig,
 };
+
+use crate::common::{self, set};
 
 const NOW: UnixMillis = UnixMillis(1);
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -22,22 +24,11 @@ fn open(mode: Mode) -> Arc<Store> {
     Store::open(StoreConfig {
         memory_bytes: 8 << 20,
         index_bytes: 512,
-        mode,
         eviction: Eviction::LruApprox,
-        index: IndexKind::Hash,
-        lossy_index: false,
         session_max: 2,
-        item_max_bytes: 1 << 20,
-        hash_seed: 3,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(IndexKind::Hash, mode)
     })
     .unwrap()
-}
-
-fn set(value: &[u8]) -> Op<'_, NoUpdate> {
-    let (expiry, condition) = (Expiry::Never, Condition::Always);
-    Op::Set(Set { value, client_flags: 0, expiry, condition })
 }
 
 /// Runs one request on key `id`.

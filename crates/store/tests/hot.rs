@@ -10,9 +10,11 @@ use base::UnixMillis;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use store::{
-    Condition, Direction, Eviction, Expiry, HotArray, HugePages, IndexKind, Mode, NoUpdate, Op,
-    Outcome, Pins, Range, Request, Session, Set, Sink, Store, StoreConfig,
+    Condition, Direction, Eviction, Expiry, HotArray, IndexKind, Mode, NoUpdate, Op, Outcome, Pins,
+    Range, Request, Session, Set, Sink, Store, StoreConfig,
 };
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1000);
 
@@ -21,15 +23,12 @@ fn open(index: IndexKind, mode: Mode) -> Arc<Store> {
     Store::open(StoreConfig {
         memory_bytes: 4 << 20,
         index_bytes: 64 << 10,
-        index,
-        mode,
         eviction,
-        lossy_index: false,
         session_max: 4,
         item_max_bytes: 64 << 10,
         hash_seed: 5,
         batch: 8,
-        huge_pages: HugePages::Off,
+        ..common::config(index, mode)
     })
     .unwrap()
 }

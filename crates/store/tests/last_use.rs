@@ -5,23 +5,19 @@ use std::sync::Arc;
 use base::UnixMillis;
 use store::request::{Item, NoUpdate, Op, Outcome, Request, Set, Sink, Update, Use, Verdict};
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, LastUse, Mode, Pins, Store, StoreConfig,
-    Tuning,
+    Condition, Eviction, Expiry, IndexKind, LastUse, Mode, Pins, Store, StoreConfig, Tuning,
 };
+
+use crate::common;
 
 fn open(index: IndexKind, notes_use: bool) -> Arc<Store> {
     let config = StoreConfig {
         memory_bytes: 8 << 20,
         index_bytes: 64 << 10,
-        index,
-        mode: Mode::Clean,
         eviction: Eviction::S3Fifo,
-        lossy_index: false,
         session_max: 2,
-        item_max_bytes: 1 << 20,
         hash_seed: 7,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Clean)
     };
     Store::open_tuned(config, Tuning { notes_use, ..Tuning::default() }).expect("it fits")
 }

@@ -5,6 +5,7 @@
 #[cfg(not(loom))]
 mod backup;
 mod batch;
+mod common;
 mod cut_off;
 mod durable;
 mod eviction;

@@ -6,33 +6,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use base::UnixMillis;
-use store::durable::{self, Committer, NewData, Opened};
+use store::durable::{Committer, NewData, Opened};
 use store::medium::{FileMedium, LogFile, MappedMedium, Media, Medium};
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request,
-    Session, Set, Sink, Store, StoreConfig, Tuning,
+    Condition, Expiry, IndexKind, NoUpdate, Op, Outcome, Request, Session, Set, Sink, Store,
 };
+
+use crate::common::{self, Rng};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const KEY_COUNT: u64 = 300;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// A directory on persistent memory, if there is one.
 fn dax_directory() -> Option<PathBuf> {
@@ -57,21 +41,9 @@ fn file(path: &Path) -> LogFile {
 }
 
 fn open<M: Medium>(medium: M) -> Opened<M> {
-    let config = StoreConfig {
-        memory_bytes: 2 << 20,
-        index_bytes: 64 << 10,
-        index: IndexKind::Hash,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: 1 << 20,
-        hash_seed: 77,
-        batch: 8,
-        huge_pages: HugePages::Off,
-    };
+    let config = common::durable_config(IndexKind::Hash, 2 << 20);
     let new = NewData { now_ms: NOW.0, data_id: 5, recovers_damaged: false, threads: 1 };
-    durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {}).expect("a log")
+    common::open_durable(medium, config, new).expect("a log")
 }
 
 struct Value(Option<Vec<u8>>);

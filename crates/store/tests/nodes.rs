@@ -7,24 +7,20 @@ use std::time::Duration;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, NodeShare, Op, Outcome,
-    Pins, Placement, Request, Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
+    Condition, Expiry, IndexKind, Mode, NoUpdate, NodeShare, Op, Outcome, Pins, Placement, Request,
+    Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
 };
+
+use crate::common;
 
 /// `None`, with a message, if the kernel does not let processes place memory.
 fn open(index: IndexKind, mode: Mode) -> Option<Arc<Store>> {
     let config = StoreConfig {
         memory_bytes: 32 << 20,
         index_bytes: 4 << 20,
-        mode,
-        eviction: Eviction::default(),
-        index,
-        lossy_index: false,
         session_max: 2,
-        item_max_bytes: 1 << 20,
         hash_seed: 7,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, mode)
     };
     let nodes = [NodeShare { node_id: 0, weight: 1 }; 2];
     let store = Store::open_on_nodes(config, Tuning::default(), &nodes).unwrap();

@@ -8,10 +8,11 @@ use base::UnixMillis;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use store::{
-    BATCH_MAX, Condition, Direction, Eviction, Expiry, HugePages, IndexKind, Item, Mode, NoOrder,
-    NoUpdate, Op, Outcome, Pins, Range, RangeEnd, RangeSink, Request, Session, Set, Sink, Store,
-    StoreConfig,
+    BATCH_MAX, Condition, Direction, Eviction, Expiry, IndexKind, Item, Mode, NoOrder, NoUpdate,
+    Op, Outcome, Pins, Range, RangeEnd, RangeSink, Request, Session, Set, Sink, Store, StoreConfig,
 };
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1000);
 
@@ -19,15 +20,10 @@ fn open(index: IndexKind) -> Arc<Store> {
     Store::open(StoreConfig {
         memory_bytes: 16 << 20,
         index_bytes: 1 << 20,
-        index,
-        mode: Mode::Clean,
         eviction: Eviction::Fifo,
-        lossy_index: false,
         session_max: 4,
-        item_max_bytes: 1 << 20,
         hash_seed: 5,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Clean)
     })
     .unwrap()
 }

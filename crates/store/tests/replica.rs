@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::UnixMillis;
 use store::pin::Pins;
 use store::{
-    Eviction, HugePages, IndexKind, Installed, Mode, NoUpdate, NotInstalled, Op, Outcome, Replica,
-    ReplicaChange, Request, Session, Sink, Store, StoreConfig, Sweep,
+    IndexKind, Installed, Mode, NoUpdate, NotInstalled, Op, Outcome, Replica, ReplicaChange,
+    Request, Session, Sink, Store, StoreConfig, Sweep,
 };
+
+use crate::common::{self, Rng};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 
@@ -18,28 +20,12 @@ fn open(index: IndexKind, memory_bytes: u64) -> std::sync::Arc<Store> {
     let config = StoreConfig {
         memory_bytes,
         index_bytes: 64 << 10,
-        index,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
         session_max: 3,
-        item_max_bytes: 1 << 20,
         hash_seed: 5,
         batch: 8,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Clean)
     };
     Store::open(config).expect("a store")
-}
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((mixed ^ (mixed >> 27)) >> 11) % bound
-    }
 }
 
 #[derive(Default)]

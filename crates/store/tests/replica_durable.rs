@@ -12,24 +12,15 @@ use store::durable::{Beside, Committer, NewData, Opened, UsedCheckpoint, open_wi
 use store::medium::{Faults, FaultyMedium};
 use store::pin::Pins;
 use store::{
-    Eviction, HugePages, IndexKind, Installed, Mode, NoUpdate, NotInstalled, Op, Outcome, Replica,
-    ReplicaChange, Request, Session, Sink, Store, StoreConfig, Sweep, Tuning,
+    IndexKind, Installed, NoUpdate, NotInstalled, Op, Outcome, Replica, ReplicaChange, Request,
+    Session, Sink, Store, StoreConfig, Sweep, Tuning,
 };
+
+use crate::common::{self, Rng};
 
 const KEYS: u64 = 60;
 const SHARDS: usize = 2;
 const EPOCH: u64 = 9 << 32;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((mixed ^ (mixed >> 27)) >> 11) % bound
-    }
-}
 
 #[derive(Default)]
 struct Read(Option<(Vec<u8>, u64)>);
@@ -80,19 +71,7 @@ fn open(
     gone: &BTreeSet<u16>,
     checkpoint: Option<&Checkpoint>,
 ) -> Opened<FaultyMedium> {
-    let config = StoreConfig {
-        memory_bytes: 9 << 18,
-        index_bytes: 64 << 10,
-        index,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
-        session_max: 3,
-        item_max_bytes: 1 << 20,
-        hash_seed: 77,
-        batch: 8,
-        huge_pages: HugePages::Off,
-    };
+    let config = StoreConfig { session_max: 3, ..common::durable_config(index, 9 << 18) };
     let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false, threads: 3 };
     let is_gone = |shard: u16| gone.contains(&shard);
     let beside = Beside { is_gone: &is_gone, checkpoint: checkpoint.cloned().map(Ok) };

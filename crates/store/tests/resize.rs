@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoResize, NoUpdate, Op, Outcome, Pins,
-    Request, Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
+    Condition, Eviction, Expiry, IndexKind, Mode, NoResize, NoUpdate, Op, Outcome, Pins, Request,
+    Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
 };
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1000);
 const MIB: u64 = 1 << 20;
@@ -17,15 +19,9 @@ fn config(mode: Mode) -> StoreConfig {
     StoreConfig {
         memory_bytes: 16 * MIB,
         index_bytes: 64 << 10,
-        mode,
         eviction: Eviction::S3Fifo,
-        index: IndexKind::Hash,
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: MIB,
         hash_seed: 42,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(IndexKind::Hash, mode)
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::UnixMillis;
 use store::request::{Item, NoUpdate, Op, Outcome, Request, Sink, Update, Verdict};
-use store::{
-    Eviction, HugePages, IndexKind, Mode, Pieces, Pins, ScratchRoom, Store, StoreConfig, Tuning,
-};
+use store::{Eviction, IndexKind, Mode, Pieces, Pins, ScratchRoom, Store, StoreConfig, Tuning};
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
@@ -94,15 +94,11 @@ fn open() -> Arc<Store> {
     let config = StoreConfig {
         memory_bytes: 64 << 20,
         index_bytes: 64 << 10,
-        index: IndexKind::Hash,
-        mode: Mode::Clean,
         eviction: Eviction::S3Fifo,
-        lossy_index: false,
         session_max: 2,
         item_max_bytes: 4 << 20,
         hash_seed: 7,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(IndexKind::Hash, Mode::Clean)
     };
     Store::open_tuned(config, Tuning::default()).expect("it fits")
 }

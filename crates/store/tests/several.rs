@@ -5,23 +5,19 @@ use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Set, Sink, Store, StoreConfig,
+    Condition, Eviction, Expiry, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request, Set, Sink,
+    Store, StoreConfig,
 };
+
+use crate::common;
 
 fn open(index: IndexKind, eviction: Eviction) -> Arc<Store> {
     Store::open(StoreConfig {
         memory_bytes: 16 << 20,
         index_bytes: 1 << 20,
-        mode: Mode::Evict,
         eviction,
-        index,
-        lossy_index: false,
         session_max: 2,
-        item_max_bytes: 1 << 20,
-        hash_seed: 3,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Evict)
     })
     .unwrap()
 }

@@ -28,7 +28,9 @@ use std::io::Write;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use store::{Eviction, HugePages, IndexKind, Mode, Store, StoreConfig};
+use store::{Eviction, IndexKind, Mode, Store, StoreConfig};
+
+use crate::common;
 
 use shared::Shared;
 use worker::Worker;
@@ -123,15 +125,12 @@ fn config(mode: Mode, eviction: Eviction, lossy_index: bool) -> StoreConfig {
         memory_bytes: 5 << 19,
         // One head for each partition at first: the index grows and shrinks all the time.
         index_bytes: 1,
-        index: IndexKind::Hash,
-        mode,
         eviction,
         lossy_index,
         session_max: THREADS + 1,
-        item_max_bytes: 1 << 20,
         hash_seed: 0,
         batch: 16,
-        huge_pages: HugePages::Off,
+        ..common::config(IndexKind::Hash, mode)
     }
 }
 

@@ -4,9 +4,11 @@ use std::convert::Infallible;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Item, Mode, Op, Outcome, Pins, Request,
-    Session, Set, Sink, Store, StoreConfig, Update, Verdict,
+    Condition, Expiry, HugePages, IndexKind, Item, Mode, Op, Outcome, Pins, Request, Session, Set,
+    Sink, Store, StoreConfig, Update, Verdict,
 };
+
+use crate::common;
 
 struct Touch(Option<UnixMillis>);
 
@@ -57,15 +59,8 @@ fn check(index: IndexKind, value_len: usize) {
     let store = Store::open(StoreConfig {
         memory_bytes: 8 << 20,
         index_bytes: 1 << 20,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        index,
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: 1 << 20,
-        hash_seed: 3,
-        batch: 32,
         huge_pages: HugePages::Auto,
+        ..common::config(index, Mode::Clean)
     });
     let store = store.unwrap();
     let mut session = store.session().unwrap();

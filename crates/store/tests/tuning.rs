@@ -3,9 +3,11 @@
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Set, Sink, Store, StoreConfig, Tuning,
+    Condition, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request, Set, Sink,
+    Store, StoreConfig, Tuning,
 };
+
+use crate::common;
 
 struct Ignore;
 
@@ -20,15 +22,9 @@ fn log_used_bytes(tuning: Tuning) -> u64 {
     let config = StoreConfig {
         memory_bytes: 4 << 20,
         index_bytes: 4096,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        index: IndexKind::Hash,
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: 1 << 20,
         hash_seed: 7,
-        batch: 32,
         huge_pages: HugePages::Auto,
+        ..common::config(IndexKind::Hash, Mode::Clean)
     };
     let store = Store::open_tuned(config, tuning).unwrap();
     let mut session = store.session().unwrap();

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Session, Set, Sink, Store, StoreConfig,
+    Eviction, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request, Session, Sink, Store,
+    StoreConfig,
 };
+
+use crate::common::{self, set};
 
 const NOW: UnixMillis = UnixMillis(1000);
 /// More batches of reads than one write should have to wait for.
@@ -33,11 +35,6 @@ fn is_refused(store: &Store, session: &mut Session, id: u64, op: Op<'_, NoUpdate
     refused.0 > 0
 }
 
-fn set(value: &[u8]) -> Op<'_, NoUpdate> {
-    let (expiry, condition) = (Expiry::Never, Condition::Always);
-    Op::Set(Set { value, client_flags: 0, expiry, condition })
-}
-
 /// One session rewrites `rewritten` of its items in a store that is nearly full, then only calls
 /// `read`; another fills the store up. Returns whether the other was told meanwhile that the store
 /// is full.
@@ -45,15 +42,8 @@ fn is_told_while_another(index: IndexKind, rewritten: u64, read: Read) -> bool {
     let store = Store::open(StoreConfig {
         memory_bytes: 8 << 20,
         index_bytes: 1 << 20,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        index,
-        lossy_index: false,
         session_max: 2,
-        item_max_bytes: 1 << 20,
-        hash_seed: 3,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Clean)
     });
     let store = store.unwrap();
     let (mut reader, mut writer) = (store.session().unwrap(), store.session().unwrap());
@@ -133,15 +123,10 @@ fn refusals_of_a_cache(index: IndexKind, seed: u64) -> u64 {
     let store = Store::open(StoreConfig {
         memory_bytes: 8 << 20,
         index_bytes: 1 << 20,
-        mode: Mode::Evict,
         eviction: Eviction::S3Fifo,
-        index,
-        lossy_index: false,
         session_max: WRITERS as usize,
-        item_max_bytes: 1 << 20,
         hash_seed: 5,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Evict)
     });
     let store = store.unwrap();
     let write = |writer: u64| {
@@ -197,15 +182,9 @@ fn check_cache_waits(index: IndexKind, len_bytes: usize) {
     let store = Store::open(StoreConfig {
         memory_bytes: 16 << 20,
         index_bytes: 1 << 20,
-        mode: Mode::Evict,
-        eviction: Eviction::default(),
-        index,
-        lossy_index: false,
         session_max: 2,
         item_max_bytes: 4 << 20,
-        hash_seed: 3,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, Mode::Evict)
     });
     let store = store.unwrap();
     let (mut reader, mut writer) = (store.session().unwrap(), store.session().unwrap());

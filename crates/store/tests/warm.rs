@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::UnixMillis;
 use store::warm::{self, Found, Kept, Misfit, Opened, WarmError};
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Session, Set, Sink, Store, StoreConfig, Tuning,
+    Condition, Eviction, Expiry, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request, Session,
+    Set, Sink, Store, StoreConfig, Tuning,
 };
+
+use crate::common;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -21,15 +23,9 @@ fn config(index: IndexKind, mode: Mode) -> StoreConfig {
     StoreConfig {
         memory_bytes: MEMORY_BYTES,
         index_bytes: 4096,
-        mode,
         eviction: Eviction::S3Fifo,
-        index,
-        lossy_index: false,
         session_max: 3,
-        item_max_bytes: 1 << 20,
-        hash_seed: 3,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(index, mode)
     }
 }
 

@@ -11,9 +11,11 @@ use store::durable::{self, Committer, DataError, NewData, Opened};
 use store::medium::{Faults, FaultyMedium, Medium, MediumError, MemoryMedium};
 use store::pin::Pins;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Request, Room,
-    Session, Set, Sink, Store, StoreConfig, Tuning,
+    Condition, Expiry, IndexKind, NoUpdate, Op, Outcome, Request, Room, Session, Set, Sink, Store,
+    StoreConfig,
 };
+
+use crate::common::{self, Rng};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 /// Values that are moved; each has a name of its own at first.
@@ -21,12 +23,6 @@ const VALUES: u64 = 6;
 const NAMES: u64 = 10;
 /// Keys that are always written together, and have one value.
 const TOGETHER: u64 = 5;
-
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
-}
 
 /// A medium that outlives a failed opening.
 #[derive(Clone)]
@@ -59,21 +55,9 @@ fn open<M: Medium>(medium: M, index: IndexKind) -> Opened<M> {
 }
 
 fn try_open<M: Medium>(medium: M, index: IndexKind) -> Result<Opened<M>, DataError> {
-    let config = StoreConfig {
-        memory_bytes: 24 << 20,
-        index_bytes: 64 << 10,
-        index,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
-        session_max: 2,
-        item_max_bytes: 1 << 20,
-        hash_seed: 77,
-        batch: 8,
-        huge_pages: HugePages::Off,
-    };
+    let config = StoreConfig { session_max: 2, ..common::durable_config(index, 24 << 20) };
     let new = NewData { now_ms: NOW.0, data_id: 0x5678, recovers_damaged: false, threads: 2 };
-    durable::open(medium, config, (Tuning::default(), &[]), new, &mut |_, _| {})
+    common::open_durable(medium, config, new)
 }
 
 #[derive(Default)]
@@ -137,7 +121,7 @@ struct World {
     committer: Committer<FaultyMedium>,
     /// By name.
     names: BTreeMap<String, u64>,
-    state: u64,
+    rng: Rng,
     index: IndexKind,
     rounds: u64,
 }
@@ -149,17 +133,14 @@ impl World {
         let Opened { store, committer, .. } = open(medium, index);
         let session = Some(store.session().unwrap());
         let names = (0..VALUES).map(|number| (format!("name-{number}"), number)).collect();
-        let mut world = World { store, session, committer, names, state: seed, index, rounds: 0 };
+        let mut world =
+            World { store, session, committer, names, rng: Rng(seed), index, rounds: 0 };
         let first = world.names.iter().map(|(name, at)| (name.clone(), Some(value(*at))));
         let first: Writes = first.collect();
         world.write(&first);
         world.write_together();
         world.committer.commit(|| ()).unwrap();
         world
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        random(&mut self.state) % bound
     }
 
     fn write(&mut self, writes: &Writes) {
@@ -169,12 +150,12 @@ impl World {
 
     /// RENAME of one name to another that is free.
     fn moving(&mut self) -> Writes {
-        let at = self.below(self.names.len() as u64) as usize;
+        let at = self.rng.below(self.names.len() as u64) as usize;
         let (old, number) =
             self.names.iter().nth(at).map(|(name, at)| (name.clone(), *at)).unwrap();
         let mut new = old.clone();
         while self.names.contains_key(&new) {
-            new = format!("name-{}", self.below(NAMES));
+            new = format!("name-{}", self.rng.below(NAMES));
         }
         self.names.remove(&old);
         self.names.insert(new.clone(), number);
@@ -188,7 +169,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.below(10) {
+        match self.rng.below(10) {
             0..=5 => {
                 let writes = self.moving();
                 self.write(&writes);
@@ -208,13 +189,13 @@ impl World {
     /// The process is killed within the writes of a commit, or the power fails.
     fn crash(&mut self) {
         self.session.as_mut().unwrap().park();
-        let part = 1 + self.below(1_500_000);
+        let part = 1 + self.rng.below(1_500_000);
         let medium = self.committer.medium_mut();
         medium.faults.full_after_bytes = Some(medium.written_bytes() + part);
         self.committer.begin();
         assert!(self.committer.is_ready());
         let _ = self.committer.write();
-        let is_kill = self.below(2) == 0;
+        let is_kill = self.rng.below(2) == 0;
         let medium =
             std::mem::replace(self.committer.medium_mut(), FaultyMedium::new(0, Faults::default()));
         let left = if is_kill { medium.kill() } else { medium.crash() };
@@ -223,7 +204,7 @@ impl World {
 
     fn reopen(&mut self, left: MemoryMedium) {
         self.session = None;
-        let medium = FaultyMedium::over(left, self.below(1 << 40), Faults::default());
+        let medium = FaultyMedium::over(left, self.rng.below(1 << 40), Faults::default());
         let Opened { store, committer, .. } = open(medium, self.index);
         self.session = Some(store.session().unwrap());
         (self.store, self.committer) = (store, committer);
@@ -255,7 +236,7 @@ fn writes_of_several_keys_are_there_whole_or_not_at_all_after_a_crash() {
     for seed in 1..=lives {
         let mut world = World::new(seed);
         for _ in 0..crashes {
-            for _ in 0..world.below(12) {
+            for _ in 0..world.rng.below(12) {
                 world.step();
             }
             world.crash();
@@ -271,16 +252,16 @@ fn a_recovery_that_is_interrupted_is_followed_by_one_that_finds_the_same() {
         (0..6).for_each(|_| world.step());
         world.session.as_mut().unwrap().park();
         world.committer.begin();
-        let part = world.below(600_000);
+        let part = world.rng.below(600_000);
         let medium = world.committer.medium_mut();
         medium.faults.full_after_bytes = Some(medium.written_bytes() + part);
         let _ = world.committer.write();
         let mut left = world.committer.medium_mut().clone().crash();
         for _ in 0..4 {
             // The disk is full somewhere within the rows that the recovery writes.
-            let full_after_bytes = Some(world.below(1_000));
+            let full_after_bytes = Some(world.rng.below(1_000));
             let faults = Faults { full_after_bytes, ..Faults::default() };
-            let medium = FaultyMedium::over(left, world.below(1 << 40), faults);
+            let medium = FaultyMedium::over(left, world.rng.below(1 << 40), faults);
             let shared = Shared(Arc::new(Mutex::new(medium)));
             let _ = try_open(shared.clone(), world.index);
             left = shared.0.lock().unwrap().clone().crash();
@@ -316,11 +297,11 @@ fn a_commit_beside_writes_of_several_keys_has_none_of_them() {
 fn a_backup_has_writes_of_several_keys_whole() {
     for seed in 1..=40 {
         let mut world = World::new(seed);
-        (0..world.below(9)).for_each(|_| world.step());
+        (0..world.rng.below(9)).for_each(|_| world.step());
         world.session.as_mut().unwrap().park();
         // The copy is made between two writes of a commit.
         world.committer.begin();
-        let part = 1 + world.below(900_000);
+        let part = 1 + world.rng.below(900_000);
         let medium = world.committer.medium_mut();
         medium.faults.full_after_bytes = Some(medium.written_bytes() + part);
         let _ = world.committer.write();

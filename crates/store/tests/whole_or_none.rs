@@ -3,9 +3,11 @@
 
 use base::{KeyHash, UnixMillis};
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Room, Session, Set, Sink, Store, StoreConfig,
+    Eviction, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request, Room, Session, Sink, Store,
+    StoreConfig,
 };
+
+use crate::common::{self, set};
 
 const NOW: UnixMillis = UnixMillis(1);
 /// Longer than two segments of the smallest kind.
@@ -48,15 +50,9 @@ fn open(mode: Mode, eviction: Eviction) -> std::sync::Arc<Store> {
     Store::open(StoreConfig {
         memory_bytes: 8 << 20,
         index_bytes: 1 << 20,
-        mode,
         eviction,
-        index: IndexKind::Hash,
-        lossy_index: false,
         session_max: 2,
-        item_max_bytes: 1 << 20,
-        hash_seed: 3,
-        batch: 32,
-        huge_pages: HugePages::Off,
+        ..common::config(IndexKind::Hash, mode)
     })
     .expect("the sizes are valid")
 }
@@ -74,11 +70,6 @@ fn write_all(session: &mut Session, store: &Store, pairs: &[(String, Vec<u8>)]) 
     let mut locked = session.lock_keys(NOW, &hashes, Room::of(pairs.iter().map(len)));
     locked.execute(NOW, &requests, &mut tally);
     tally
-}
-
-fn set(value: &[u8]) -> Op<'_, NoUpdate> {
-    let (expiry, condition) = (Expiry::Never, Condition::Always);
-    Op::Set(Set { value, client_flags: 0, expiry, condition })
 }
 
 /// Writes, deletes and writes of several keys in turn; returns how many of the last kind were

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use base::UnixMillis;
 use store::{
-    Condition, Eviction, Expiry, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request,
-    Set, Sink, Store, StoreConfig,
+    Eviction, HugePages, IndexKind, Mode, NoUpdate, Op, Outcome, Pins, Request, Sink, Store,
+    StoreConfig,
 };
+
+use crate::common::{self, set};
 
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    super::index_kind(module_path!())
+    common::index_kind(module_path!())
 }
 
 /// Heads of the smallest index: one for each of its partitions. Eight keys do not let it grow.
@@ -23,15 +25,9 @@ fn open() -> Arc<Store> {
     Store::open(StoreConfig {
         memory_bytes: 5 << 20,
         index_bytes: 512,
-        mode: Mode::Evict,
         eviction: Eviction::LruApprox,
-        index: index_kind(),
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: 1 << 20,
-        hash_seed: 3,
-        batch: 32,
         huge_pages: HugePages::Auto,
+        ..common::config(index_kind(), Mode::Evict)
     })
     .unwrap()
 }
@@ -47,11 +43,6 @@ impl Sink<NoUpdate> for Values {
             _ => "written".to_owned(),
         });
     }
-}
-
-fn set(value: &[u8]) -> Op<'_, NoUpdate> {
-    let (expiry, condition) = (Expiry::Never, Condition::Always);
-    Op::Set(Set { value, client_flags: 0, expiry, condition })
 }
 
 /// Fills one chain with eight keys, so that it has an overflow bucket, and runs `batch` on them.

@@ -11,9 +11,11 @@ use store::{
     Session, Set, Sink, Store, StoreConfig,
 };
 
+use crate::common;
+
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    super::index_kind(module_path!())
+    common::index_kind(module_path!())
 }
 
 const NOW: UnixMillis = UnixMillis(1);
@@ -44,15 +46,9 @@ impl Cache {
         let store = Store::open(StoreConfig {
             memory_bytes: log_bytes + (1 << 20),
             index_bytes: 1 << 20,
-            mode: Mode::Evict,
             eviction,
-            index: index_kind(),
-            lossy_index: false,
-            session_max: 1,
-            item_max_bytes: 1 << 20,
-            hash_seed: 3,
-            batch: 32,
             huge_pages: HugePages::Auto,
+            ..common::config(index_kind(), Mode::Evict)
         })
         .unwrap();
         let session = store.session().unwrap();

@@ -11,9 +11,11 @@ use store::{
     Session, Set, Sink, Store, StoreConfig, StoreStats,
 };
 
+use crate::common;
+
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    super::index_kind(module_path!())
+    common::index_kind(module_path!())
 }
 
 const POLICIES: [Eviction; 3] = [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo];
@@ -52,15 +54,10 @@ impl Driver {
         let store = Store::open(StoreConfig {
             memory_bytes: 9 << 20,
             index_bytes: 1 << 20,
-            mode,
             eviction,
-            index: index_kind(),
-            lossy_index: false,
-            session_max: 1,
             item_max_bytes: 4 << 20,
-            hash_seed: 3,
-            batch: 32,
             huge_pages: HugePages::Auto,
+            ..common::config(index_kind(), mode)
         })
         .unwrap();
         let session = store.session().unwrap();

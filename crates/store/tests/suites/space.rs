@@ -10,9 +10,11 @@ use store::{
     Pins, Request, Session, Set, Sink, Store, StoreConfig,
 };
 
+use crate::common;
+
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    super::index_kind(module_path!())
+    common::index_kind(module_path!())
 }
 
 fn open(mode: Mode, eviction: Eviction) -> Arc<Store> {
@@ -23,15 +25,10 @@ fn open_with_index(mode: Mode, eviction: Eviction, index_bytes: u64) -> Arc<Stor
     Store::open(StoreConfig {
         memory_bytes: 5 << 20,
         index_bytes,
-        mode,
         eviction,
-        index: index_kind(),
-        lossy_index: false,
-        session_max: 1,
         item_max_bytes: 4 << 20,
-        hash_seed: 3,
-        batch: 32,
         huge_pages: HugePages::Auto,
+        ..common::config(index_kind(), mode)
     })
     .unwrap()
 }

@@ -12,9 +12,11 @@ use store::{
     PinnedValue, Pins, Request, Set, Sink, Store, StoreConfig, Update, Verdict,
 };
 
+use crate::common;
+
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    super::index_kind(module_path!())
+    common::index_kind(module_path!())
 }
 
 const KEYS: u64 = 400;
@@ -28,15 +30,13 @@ fn config(mode: Mode, lossy_index: bool, session_max: usize, memory_bytes: u64) 
     StoreConfig {
         memory_bytes,
         index_bytes: 1,
-        mode,
         eviction: Eviction::LruApprox,
-        index: index_kind(),
         lossy_index,
         session_max,
-        item_max_bytes: 1 << 20,
         hash_seed: 7,
         batch: 16,
         huge_pages: HugePages::Auto,
+        ..common::config(index_kind(), mode)
     }
 }
 
