@@ -3,82 +3,44 @@
 
 use base::sync::{AtomicU64, Ordering};
 
-/// The changes of one session's counters since it last published them. Differences wrap, so that an
-/// item written by one session and removed by another cancels out in the sum.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub items: u64,
-    pub items_with_expiry: u64,
-    pub entry_bytes: u64,
-    pub evicted_by_log: u64,
-    pub evicted_by_index: u64,
-    pub evicted_unread: u64,
-    pub expired: u64,
-    pub reinserted: u64,
-    pub cleaned_bytes: u64,
-    pub out_of_memory: u64,
-    pub evicted_small: u64,
-    pub promoted: u64,
-    pub ghost_hits: u64,
-    pub dead_space_copied_bytes: u64,
+macro_rules! counts {
+    ($($name:ident,)*) => {
+        /// The changes of one session's counters since it last published them. Differences wrap,
+        /// so that an item written by one session and removed by another cancels out in the sum.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Counts {
+            $(pub $name: u64,)*
+        }
+
+        const FIELDS: usize = [$(stringify!($name)),*].len();
+
+        impl Counts {
+            fn fields(&self) -> [u64; FIELDS] {
+                [$(self.$name),*]
+            }
+
+            fn from_fields([$($name),*]: [u64; FIELDS]) -> Counts {
+                Counts { $($name),* }
+            }
+        }
+    };
 }
 
-const FIELDS: usize = 14;
-
-impl Counts {
-    fn fields(&self) -> [u64; FIELDS] {
-        [
-            self.items,
-            self.items_with_expiry,
-            self.entry_bytes,
-            self.evicted_by_log,
-            self.evicted_by_index,
-            self.evicted_unread,
-            self.expired,
-            self.reinserted,
-            self.cleaned_bytes,
-            self.out_of_memory,
-            self.evicted_small,
-            self.promoted,
-            self.ghost_hits,
-            self.dead_space_copied_bytes,
-        ]
-    }
-
-    fn from_fields(fields: [u64; FIELDS]) -> Counts {
-        let [
-            items,
-            items_with_expiry,
-            entry_bytes,
-            evicted_by_log,
-            evicted_by_index,
-            evicted_unread,
-            expired,
-            reinserted,
-            cleaned_bytes,
-            out_of_memory,
-            evicted_small,
-            promoted,
-            ghost_hits,
-            dead_space_copied_bytes,
-        ] = fields;
-        Counts {
-            items,
-            items_with_expiry,
-            entry_bytes,
-            evicted_by_log,
-            evicted_by_index,
-            evicted_unread,
-            expired,
-            reinserted,
-            cleaned_bytes,
-            out_of_memory,
-            evicted_small,
-            promoted,
-            ghost_hits,
-            dead_space_copied_bytes,
-        }
-    }
+counts! {
+    items,
+    items_with_expiry,
+    entry_bytes,
+    evicted_by_log,
+    evicted_by_index,
+    evicted_unread,
+    expired,
+    reinserted,
+    cleaned_bytes,
+    out_of_memory,
+    evicted_small,
+    promoted,
+    ghost_hits,
+    dead_space_copied_bytes,
 }
 
 /// One session's published counters; written by that session only.
