@@ -7,26 +7,15 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::{self, dovetail, text};
+
 fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
-    command.args(["sim", "cache"]).args(arguments).stdin(Stdio::null());
-    command.output().unwrap()
+    dovetail(&["sim", "cache"]).args(arguments).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Status 2, nothing on standard output, one line that holds each of `wants`.
 #[track_caller]
 fn check_usage(arguments: &[&str], wants: &[&str]) {
-    let output = run(arguments);
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert_eq!((text(&output.stdout).as_str(), message.lines().count()), ("", 1), "{message}");
-    for want in wants {
-        assert!(message.contains(want), "found `{message}`, want `{want}`");
-    }
+    common::check_usage(&[&["sim", "cache"][..], arguments].concat(), wants);
 }
 
 #[track_caller]

@@ -2,37 +2,11 @@
 //! statuses.
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::process::{Child, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn dovetail(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
-    command.args(arguments).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOVETAIL_")) {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// Kills a process that is still there when its time is over.
-struct Watchdog(#[allow(dead_code, reason = "dropping it is the signal")] Sender<()>);
-
-impl Watchdog {
-    fn over(child: &Child) -> Watchdog {
-        let (alive, ended) = channel::<()>();
-        let process = Pid::from_child(child);
-        std::thread::spawn(move || {
-            if ended.recv_timeout(Duration::from_secs(30)) == Err(RecvTimeoutError::Timeout) {
-                let _ = kill_process(process, Signal::KILL);
-            }
-        });
-        Watchdog(alive)
-    }
-}
+use crate::common::{Watchdog, check_error, dovetail, text};
 
 /// Runs to the end with `input` on standard input.
 fn run(arguments: &[&str], input: &str) -> Output {
@@ -43,10 +17,6 @@ fn run(arguments: &[&str], input: &str) -> Output {
     // A command that reads nothing may be gone by now.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// A server with the ordered index, over RESP, UDP and shared memory.
@@ -100,17 +70,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// One line on standard error that holds `want`, nothing on standard output.
-#[track_caller]
-fn check_error(output: &Output, want_status: i32, want: &str) {
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(want_status), "{message}");
-    assert!(message.starts_with("dovetail: "), "{message}");
-    assert_eq!(message.lines().count(), 1, "{message}");
-    assert!(message.contains(want), "found `{message}`, want `{want}`");
-    assert_eq!(text(&output.stdout), "");
 }
 
 #[test]

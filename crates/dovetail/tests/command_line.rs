@@ -3,23 +3,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const FREE_PORTS: [&str; 8] = ["--resp", "0", "--memcached", "0", "--native", "0", "--admin", "0"];
+use crate::common::{Watchdog, check_error, dovetail, text};
 
-/// The binary with an environment of its own.
-fn dovetail(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
-    command.args(arguments).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOVETAIL_")) {
-        command.env_remove(name);
-    }
-    command
-}
+const FREE_PORTS: [&str; 8] = ["--resp", "0", "--memcached", "0", "--native", "0", "--admin", "0"];
 
 fn run(arguments: &[&str]) -> Output {
     output_of(dovetail(arguments))
@@ -30,26 +20,6 @@ fn output_of(mut command: Command) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let _watchdog = Watchdog::over(&child);
     child.wait_with_output().unwrap()
-}
-
-/// Kills a process that is still there when its time is over.
-struct Watchdog(#[allow(dead_code, reason = "dropping it is the signal")] Sender<()>);
-
-impl Watchdog {
-    fn over(child: &Child) -> Watchdog {
-        let (alive, ended) = channel::<()>();
-        let process = Pid::from_child(child);
-        std::thread::spawn(move || {
-            if ended.recv_timeout(Duration::from_secs(30)) == Err(RecvTimeoutError::Timeout) {
-                let _ = kill_process(process, Signal::KILL);
-            }
-        });
-        Watchdog(alive)
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
@@ -69,17 +39,6 @@ fn a_standard_error_that_takes_nothing_ends_no_command() {
         let is_configuration = text(&output.stdout).contains("mode = \"store\"");
         assert_eq!(is_configuration, want == Some(0), "{arguments:?}");
     }
-}
-
-/// One line on standard error that holds `want`, nothing on standard output.
-#[track_caller]
-fn check_error(output: &Output, want_status: i32, want: &str) {
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(want_status), "{message}");
-    assert!(message.starts_with("dovetail: ") && message.ends_with('\n'), "{message}");
-    assert_eq!(message.lines().count(), 1, "{message}");
-    assert!(message.contains(want), "found `{message}`, want `{want}`");
-    assert_eq!(text(&output.stdout), "");
 }
 
 #[track_caller]

@@ -7,6 +7,7 @@ mod cli;
 mod cluster;
 mod cluster_durable;
 mod command_line;
+mod common;
 mod durable;
 mod durable_disks;
 mod linearizable;

@@ -1,23 +1,16 @@
 //! Tests `dovetail cm` and `dovetail cluster` from outside, with a config store in a directory.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::common::dovetail;
 
-fn dovetail(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
-    command.args(arguments).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOVETAIL_")) {
-        command.env_remove(name);
-    }
-    command
-}
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn run(arguments: &[&str]) -> Output {
     dovetail(arguments).output().unwrap()

@@ -1,33 +1,12 @@
 //! Tests `dovetail plan` and the errors of `sim` from outside.
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-fn dovetail(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use crate::common::{check_usage, dovetail, text};
 
 fn run(arguments: &[&str]) -> Output {
     dovetail(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Status 2, nothing on standard output, one line that holds each of `wants`.
-#[track_caller]
-fn check_usage(arguments: &[&str], wants: &[&str]) {
-    let output = run(arguments);
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert_eq!((text(&output.stdout).as_str(), message.lines().count()), ("", 1), "{message}");
-    assert!(message.starts_with("dovetail: "), "{message}");
-    for want in wants {
-        assert!(message.contains(want), "found `{message}`, want `{want}`");
-    }
 }
 
 #[test]

@@ -2,27 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long it may take to end in good order.
-const STOP_TIME_MAX: Duration = Duration::from_secs(30);
+use crate::common::{Watchdog, dovetail};
 
 /// What every server is started with; any of it may be given again.
 const FIXED: &str = "serve --resp 0 --memcached 0 --native 0 --admin off --threads 3 --memory 1GiB";
-
-/// A command of the binary without settings from the environment.
-pub fn dovetail(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dovetail"));
-    command.args(arguments).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOVETAIL_")) {
-        command.env_remove(name);
-    }
-    command
-}
 
 /// The names of all presets that are built, as the binary prints them.
 pub fn presets() -> Vec<String> {
@@ -99,16 +86,9 @@ impl Server {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Err(format!("the server has ended with {status}"));
         }
-        let process = Pid::from_child(&self.child);
-        kill_process(process, Signal::TERM).unwrap();
-        let (alive, ended) = channel::<()>();
-        std::thread::spawn(move || {
-            if ended.recv_timeout(STOP_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
-                let _ = kill_process(process, Signal::KILL);
-            }
-        });
+        let _watchdog = Watchdog::over(&self.child);
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let status = self.child.wait().unwrap();
-        drop(alive);
         let message = || format!("told to end, the server ended with {status}");
         if status.success() { Ok(()) } else { Err(message()) }
     }
