@@ -92,12 +92,8 @@ pub fn start(level: Level, format: Format) {
         is_human && is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let (filter, handle) = reload::Layer::new(LEVELS[level.0].1);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(has_colour);
-    let registry = tracing_subscriber::registry().with(filter);
-    if is_human {
-        registry.with(lines.event_format(Human)).init();
-    } else {
-        registry.with(lines.event_format(Json)).init();
-    }
+    let lines = lines.event_format(Lines { is_human });
+    tracing_subscriber::registry().with(filter).with(lines).init();
     // This happens once: the subscriber lives until the process ends.
     let _ = HANDLE.set(handle);
 }
@@ -150,9 +146,12 @@ impl Visit for Parts {
     }
 }
 
-struct Json;
+/// The form of every line.
+struct Lines {
+    is_human: bool,
+}
 
-impl<S, N> FormatEvent<S, N> for Json
+impl<S, N> FormatEvent<S, N> for Lines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -160,67 +159,60 @@ where
     fn format_event(
         &self,
         _: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
+        writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
-        let parts = Parts::of(event);
-        let level = event.metadata().level().as_str().to_ascii_lowercase();
-        let head = [
-            ("ts", Value::from(time)),
-            ("level", level.into()),
-            ("target", event.metadata().target().into()),
-            ("msg", parts.message.into()),
-        ];
-        // Written by hand: a map of serde_json would sort the names.
-        for (index, (name, value)) in head.into_iter().chain(parts.fields).enumerate() {
-            let mark = if index == 0 { '{' } else { ',' };
-            write!(writer, "{mark}\"{name}\":{value}")?;
+        if self.is_human {
+            write_text(writer, &time, event)
+        } else {
+            write_json(writer, time, event)
         }
-        writeln!(writer, "}}")
     }
 }
 
-struct Human;
-
-impl<S, N> FormatEvent<S, N> for Human
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut time = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
-        // From 2026-11-21T13:22:01.512345Z the text format shows only the time of day.
-        write!(writer, "{} ", time.get(11..19).unwrap_or(&time))?;
-        let level = event.metadata().level();
-        let colour = match *level {
-            tracing::Level::ERROR => "31",
-            tracing::Level::WARN => "33",
-            tracing::Level::INFO => "32",
-            _ => "2",
-        };
-        if writer.has_ansi_escapes() {
-            write!(writer, "\x1b[{colour}m{level:<5}\x1b[0m ")?;
-        } else {
-            write!(writer, "{level:<5} ")?;
-        }
-        let parts = Parts::of(event);
-        write!(writer, "{}", one_line(&parts.message))?;
-        for (name, value) in &parts.fields {
-            match value {
-                Value::String(text) => write!(writer, " {name}={}", one_line(text))?,
-                value => write!(writer, " {name}={value}")?,
-            }
-        }
-        writeln!(writer)
+fn write_json(mut writer: Writer<'_>, time: String, event: &Event<'_>) -> fmt::Result {
+    let parts = Parts::of(event);
+    let level = event.metadata().level().as_str().to_ascii_lowercase();
+    let head = [
+        ("ts", Value::from(time)),
+        ("level", level.into()),
+        ("target", event.metadata().target().into()),
+        ("msg", parts.message.into()),
+    ];
+    // Written by hand: a map of serde_json would sort the names.
+    for (index, (name, value)) in head.into_iter().chain(parts.fields).enumerate() {
+        let mark = if index == 0 { '{' } else { ',' };
+        write!(writer, "{mark}\"{name}\":{value}")?;
     }
+    writeln!(writer, "}}")
+}
+
+fn write_text(mut writer: Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Result {
+    // From 2026-11-21T13:22:01.512345Z the text format shows only the time of day.
+    write!(writer, "{} ", time.get(11..19).unwrap_or(time))?;
+    let level = event.metadata().level();
+    let colour = match *level {
+        tracing::Level::ERROR => "31",
+        tracing::Level::WARN => "33",
+        tracing::Level::INFO => "32",
+        _ => "2",
+    };
+    if writer.has_ansi_escapes() {
+        write!(writer, "\x1b[{colour}m{level:<5}\x1b[0m ")?;
+    } else {
+        write!(writer, "{level:<5} ")?;
+    }
+    let parts = Parts::of(event);
+    write!(writer, "{}", one_line(&parts.message))?;
+    for (name, value) in &parts.fields {
+        match value {
+            Value::String(text) => write!(writer, " {name}={}", one_line(text))?,
+            value => write!(writer, " {name}={value}")?,
+        }
+    }
+    writeln!(writer)
 }
 
 /// Control characters escaped, so that nothing a client sent can forge a line.
