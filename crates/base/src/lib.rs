@@ -14,6 +14,6 @@ pub use hash::KeyHasher;
 pub use ids::{KeyHash, PartitionBits, PartitionId, WorkerId};
 pub use slot::Slot;
 pub use units::{
-    ByteSize, Instant, UnixMillis, format_duration, is_unit_missing, parse_count, parse_count_in,
-    parse_duration,
+    ByteSize, Instant, UnixMillis, format_duration, format_grouped, is_unit_missing, parse_count,
+    parse_count_in, parse_duration,
 };

@@ -157,6 +157,19 @@ pub fn format_duration(time: Duration) -> String {
     format!("{}{unit}", ns / unit_ns)
 }
 
+/// Formats a number with its digits in groups of three: `1 234 567`.
+pub fn format_grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A finite number of digits and at most one dot; no sign, no exponent.
 fn parse_fraction(number: &str) -> Option<f64> {
     let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -253,5 +266,12 @@ mod tests {
             assert_eq!(parse_duration(&text), Ok(Duration::from_nanos(ns)));
         }
         assert_eq!(format_duration(Duration::from_secs(60)), "60s");
+    }
+
+    #[test]
+    fn digits_are_grouped_by_thousands() {
+        for (number, want) in [(0, "0"), (999, "999"), (1000, "1 000"), (1234567, "1 234 567")] {
+            assert_eq!(format_grouped(number), want);
+        }
     }
 }

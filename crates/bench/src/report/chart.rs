@@ -1,12 +1,13 @@
 //! Draws latency over percentiles as an SVG; each further nine of the tail is as wide as the body.
 
+use base::format_grouped;
 use plotters::prelude::{
     BLACK, BLUE, ChartBuilder, Color, IntoDrawingArea, IntoLogRange, LineSeries, SVGBackend, WHITE,
 };
 
 use crate::error::BenchError;
 use crate::plan::Plan;
-use crate::report::table::{grouped, title};
+use crate::report::table::title;
 use crate::summary::Summary;
 
 const SIZE_PIXELS: (u32, u32) = (1000, 560);
@@ -41,7 +42,8 @@ fn draw_into(svg: &mut String, plan: &Plan, summary: &Summary) -> Result<(), Str
     let area = SVGBackend::with_string(svg, SIZE_PIXELS).into_drawing_area();
     area.fill(&WHITE).map_err(|error| text(&error))?;
     let (head, body) = area.split_vertically(52);
-    let throughput = format!("{} operations/s", grouped(summary.total.ops_per_second as u64));
+    let throughput =
+        format!("{} operations/s", format_grouped(summary.total.ops_per_second as u64));
     for (row, line) in [throughput, title(plan)].into_iter().enumerate() {
         let place = (16, 10 + 20 * row as i32);
         head.draw_text(&line, &("sans-serif", 13).into(), place).map_err(|error| text(&error))?;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use base::format_grouped;
 use hdrhistogram::Histogram;
 use workload::KeyStyle;
 
@@ -13,7 +14,7 @@ use crate::target::Target;
 /// The conditions of a run in one line.
 pub(crate) fn title(plan: &Plan) -> String {
     let draw = &plan.draw;
-    let (keys, key_len) = (grouped(draw.key_count), plan.key_format.len_max_bytes());
+    let (keys, key_len) = (format_grouped(draw.key_count), plan.key_format.len_max_bytes());
     let key_len = match plan.key_format.style() {
         KeyStyle::Decimal => format!("1 to {key_len} digits"),
         KeyStyle::Binary | KeyStyle::Text => format!("{key_len} B"),
@@ -39,7 +40,11 @@ pub(crate) fn title(plan: &Plan) -> String {
     let pace = match plan.open_loop {
         None => "closed loop".to_owned(),
         Some(open) => {
-            format!("open loop, {} requests/s {}", grouped(open.per_second as u64), open.arrivals)
+            format!(
+                "open loop, {} requests/s {}",
+                format_grouped(open.per_second as u64),
+                open.arrivals
+            )
         }
     };
     format!("{work}{mget}; {items}; {load}; {pace}")
@@ -48,14 +53,14 @@ pub(crate) fn title(plan: &Plan) -> String {
 pub(crate) fn format(plan: &Plan, summary: &Summary) -> String {
     let total = &summary.total;
     let mut rows: Vec<(&str, String)> = Vec::new();
-    rows.push(("throughput", format!("{} ops/s", grouped(total.ops_per_second as u64))));
+    rows.push(("throughput", format!("{} ops/s", format_grouped(total.ops_per_second as u64))));
     if let Some(rate) = summary.ops_per_cpu_second {
-        rows.push(("per CPU-second", format!("{} ops", grouped(rate as u64))));
+        rows.push(("per CPU-second", format!("{} ops", format_grouped(rate as u64))));
     }
-    rows.push(("operations", grouped(total.operation_count)));
+    rows.push(("operations", format_grouped(total.operation_count)));
     rows.push(("window", format!("{:.2} s", total.wall_seconds())));
     if let Some(ratio) = total.hit_ratio() {
-        let (hits, misses) = (grouped(total.hit_count), grouped(total.miss_count));
+        let (hits, misses) = (format_grouped(total.hit_count), format_grouped(total.miss_count));
         rows.push(("hits", format!("{:.2} % ({hits} hits, {misses} misses)", ratio * 100.0)));
     }
     for (name, count) in [
@@ -65,11 +70,11 @@ pub(crate) fn format(plan: &Plan, summary: &Summary) -> String {
         ("dropped", total.dropped_count),
     ] {
         if count > 0 {
-            rows.push((name, grouped(count)));
+            rows.push((name, format_grouped(count)));
         }
     }
     if total.scanned_count > 0 {
-        rows.push(("scanned", format!("{} items", grouped(total.scanned_count))));
+        rows.push(("scanned", format!("{} items", format_grouped(total.scanned_count))));
     }
     if let Some(words) = &total.error_first {
         rows.push(("first error", words.clone()));
@@ -143,29 +148,4 @@ fn latency_rows(summary: &Summary) -> String {
         row("large values", &large);
     }
     text
-}
-
-/// Digits in groups of three.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        for (number, want) in [(0, "0"), (999, "999"), (1000, "1 000"), (1234567, "1 234 567")] {
-            assert_eq!(grouped(number), want);
-        }
-    }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use base::format_grouped;
 use serde_json::{Value, json};
 
 use super::ablations::BASE;
@@ -78,7 +79,7 @@ fn page(head: &Head, args: &Args, found: &Found) -> String {
          than {:.0} % of its core were thrown away and repeated. Memory is touched before the \
          clock starts. Every value that is read is checked, every byte of it, by ours and peers \
          alike. Keys, values and traces are the same.\n",
-        grouped(args.keys),
+        format_grouped(args.keys),
         head.date,
         head.commit,
         head.machine,
@@ -307,7 +308,7 @@ fn pauses(found: &Found) -> String {
                 out,
                 "| {} | {} {call} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} |",
                 pause.what,
-                grouped(number("_us/count") as u64),
+                format_grouped(number("_us/count") as u64),
                 number("_us/p50"),
                 number("_us/p99"),
                 number("_us/p9999"),
@@ -318,18 +319,6 @@ fn pauses(found: &Found) -> String {
         }
     }
     out
-}
-
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 fn samples(head: &Head, found: &Found) -> Value {
