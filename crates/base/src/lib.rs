@@ -3,6 +3,8 @@
 
 pub mod hash;
 pub mod ids;
+#[cfg(all(test, loom))]
+mod named;
 pub mod offers;
 pub mod ring;
 pub mod roles;

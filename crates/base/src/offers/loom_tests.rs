@@ -4,31 +4,11 @@
 //! Mutations that these tests were seen to catch: `head` stored Relaxed, a done bit set or taken
 //! Relaxed, `taken` moved by a load and a store, an entry read after the CAS.
 
-use loom::cell::UnsafeCell;
 use loom::thread;
 
 use super::{DoneSet, Offerer, Offers};
+use crate::named::Named;
 use crate::sync::Arc;
-
-/// The memory that an entry names: plain memory that owner and taker write in turn.
-struct Named(UnsafeCell<u64>);
-
-// SAFETY: the thread that holds the entry naming it has exclusive access; loom reports it if not.
-unsafe impl Sync for Named {}
-// SAFETY: as for Sync.
-unsafe impl Send for Named {}
-
-impl Named {
-    fn get(&self) -> u64 {
-        // SAFETY: the caller holds the entry.
-        self.0.with(|value| unsafe { *value })
-    }
-
-    fn set(&self, new: u64) {
-        // SAFETY: the caller holds the entry.
-        self.0.with_mut(|value| unsafe { *value = new });
-    }
-}
 
 struct Shared {
     offers: Arc<Offers>,
@@ -62,7 +42,7 @@ fn run(things: usize, count: u64, batch: u64) {
         let shared = Arc::new(Shared {
             offers: Arc::new(Offers::new(things)),
             done: DoneSet::new(things),
-            named: (0..things).map(|_| Named(UnsafeCell::new(0))).collect(),
+            named: (0..things).map(|_| Named::new()).collect(),
         });
         let theirs = Arc::clone(&shared);
         // It may take nothing at all: the owner works as well.

@@ -4,38 +4,17 @@
 //! Mutations that these tests were seen to catch: `head` stored or loaded Relaxed, `tail` stored or
 //! loaded Relaxed, `head` stored before the entry, either fence of the bell left out.
 
-use loom::cell::UnsafeCell;
 use loom::thread;
 
 use super::{Bell, ring};
+use crate::named::Named;
 use crate::sync::Arc;
-
-/// The memory that an entry names: plain memory that both sides write in turn.
-struct Named(UnsafeCell<u64>);
-
-// SAFETY: the thread that holds the entry naming it has exclusive access; loom reports it if not.
-unsafe impl Sync for Named {}
-// SAFETY: as for Sync.
-unsafe impl Send for Named {}
-
-impl Named {
-    fn get(&self) -> u64 {
-        // SAFETY: the caller holds the entry.
-        self.0.with(|value| unsafe { *value })
-    }
-
-    fn set(&self, new: u64) {
-        // SAFETY: the caller holds the entry.
-        self.0.with_mut(|value| unsafe { *value = new });
-    }
-}
 
 /// Sends `count` requests through a ring of `capacity`, published `batch` at a time.
 fn run(capacity: usize, count: u64, batch: u64) {
     loom::model(move || {
         let (mut sender, mut receiver) = ring(capacity);
-        let named: Arc<Vec<Named>> =
-            Arc::new((0..count).map(|_| Named(UnsafeCell::new(0))).collect());
+        let named: Arc<Vec<Named>> = Arc::new((0..count).map(|_| Named::new()).collect());
         let theirs = Arc::clone(&named);
         let back = thread::spawn(move || {
             let mut want = 0;
