@@ -6,6 +6,8 @@
 pub(crate) mod memcached;
 pub(crate) mod resp;
 
+use std::ops::Range;
+
 /// The result of parsing the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
@@ -53,12 +55,22 @@ pub(crate) trait Codec {
     /// Appends the end of a multi-get.
     fn write_many_end(&self, out: &mut Vec<u8>);
     /// Appends a write of `key`; returns the place in `out` for its value of `len_bytes`.
-    fn write_set(&self, key: &[u8], len_bytes: usize, out: &mut Vec<u8>) -> std::ops::Range<usize>;
+    fn write_set(&self, key: &[u8], len_bytes: usize, out: &mut Vec<u8>) -> Range<usize>;
     /// Appends a read of up to `limit` items from `key` on, answered by `Many` and then a key and a
     /// value for each. Returns false if the protocol has no such request.
     fn write_range(&self, key: &[u8], limit: u64, out: &mut Vec<u8>) -> bool;
     /// Reads one reply from the front of `input`.
     fn parse<'a>(&self, input: &'a [u8]) -> Parsed<'a>;
+}
+
+/// Writes the length of a value, and room for it; returns where.
+fn write_value_room(len_bytes: usize, out: &mut Vec<u8>) -> Range<usize> {
+    out.extend_from_slice(itoa::Buffer::new().format(len_bytes).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    let start = out.len();
+    out.resize(start + len_bytes, 0);
+    out.extend_from_slice(b"\r\n");
+    start..start + len_bytes
 }
 
 /// The line at the front of `input` without its CR LF, and its length with them.

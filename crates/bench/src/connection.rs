@@ -60,8 +60,9 @@ impl Source<'_> {
     }
 }
 
+/// A request by what its answer leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Read,
     /// The read of a read-modify-write: its write is sent when the reply has arrived.
     ReadToModify,
@@ -86,10 +87,10 @@ struct Pending {
 }
 
 /// A write that follows a read.
-struct WriteBack {
-    id: u64,
-    version: u32,
-    start_ns: u64,
+pub(crate) struct WriteBack {
+    pub(crate) id: u64,
+    pub(crate) version: u32,
+    pub(crate) start_ns: u64,
 }
 
 /// The reasons for which a connection fails.

@@ -27,9 +27,10 @@ use base::{KeyHasher, UnixMillis};
 use store::{Store, Tended};
 use workload::Trace;
 
-use crate::control::{Control, Phase};
+use crate::control::Control;
 use crate::error::BenchError;
 use crate::lane::Lane;
+use crate::network::conduct;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::summary::Summary;
@@ -120,36 +121,17 @@ impl Run<'_> {
                     })
                 })
                 .collect();
-            let conducted = self.conduct();
+            let conducted = conduct(plan, control, progress, None);
             let mut tallies = Vec::new();
             for thread in threads {
                 tallies.push(thread.join().expect("a load thread panicked")?);
             }
-            conducted.map(|()| tallies)
+            conducted.map(|_| tallies)
         })?;
         let mut summary = Summary::new(&tallies, None);
         let cpu_seconds = summary.total.cpu_ns.max(1) as f64 / 1e9;
         summary.ops_per_cpu_second = Some(summary.total.operation_count as f64 / cpu_seconds);
         Ok(summary)
-    }
-
-    /// The main thread's part: sets the phases.
-    fn conduct(&self) -> Result<(), BenchError> {
-        let Run { plan, control, progress } = *self;
-        progress.start_populating(if plan.populate { plan.draw.key_count } else { 0 });
-        control.wait_ready(plan.thread_count, |count| progress.populated(count));
-        progress.start_running(plan.warmup + plan.duration);
-        control.enter(Phase::WarmUp);
-        control.pass(plan.warmup, |passed| progress.running(passed));
-        if control.is_interrupted() || control.phase() == Phase::Stop {
-            control.stop();
-            return Err(BenchError::Interrupted);
-        }
-        control.enter(Phase::Measure);
-        control.pass(plan.duration, |passed| progress.running(plan.warmup + passed));
-        control.stop();
-        progress.finish();
-        Ok(())
     }
 }
 

@@ -23,7 +23,7 @@ use crate::connection::Source;
 use crate::control::{Control, Phase};
 use crate::error::BenchError;
 use crate::lane::Lane;
-use crate::network::{conduct, pacing};
+use crate::network::{pacing, run_threads};
 use crate::pin::pin_thread;
 use crate::plan::{Plan, Poll};
 use crate::progress::Progress;
@@ -58,34 +58,8 @@ pub(crate) fn run(
         }
         (None, Target::Shm(_)) => None,
     };
-    progress.phase("drawing the trace");
-    let trace = Trace::draw(&plan.draw, plan.trace_len);
-    let mut shares: Vec<Vec<(usize, Connection)>> =
-        (0..plan.thread_count).map(|_| Vec::new()).collect();
-    for (lane, connection) in connections.into_iter().enumerate() {
-        shares[lane % plan.thread_count].push((lane, connection));
-    }
-    std::thread::scope(|scope| {
-        let trace = &trace;
-        let threads: Vec<_> = shares
-            .into_iter()
-            .enumerate()
-            .map(|(index, share)| {
-                scope.spawn(move || {
-                    let result = run_thread(plan, target, control, trace, index, share);
-                    if result.is_err() {
-                        control.stop();
-                    }
-                    result
-                })
-            })
-            .collect();
-        let server_cpu = conduct(plan, control, progress, processes.as_ref());
-        let mut tallies = Vec::new();
-        for thread in threads {
-            tallies.push(thread.join().expect("a client thread panicked")?);
-        }
-        server_cpu.map(|server_cpu| Summary::new(&tallies, server_cpu))
+    run_threads((plan, control, progress), processes, connections, |trace, index, share| {
+        run_thread(plan, target, control, trace, index, share)
     })
 }
 

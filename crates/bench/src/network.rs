@@ -57,35 +57,12 @@ impl NetworkRun<'_> {
             Some(pid) => Some(ServerProcesses::of_pid(pid)),
             None => sockets.first().and_then(server_processes),
         };
-        self.progress.phase("drawing the trace");
-        let trace = Trace::draw(&plan.draw, plan.trace_len);
-        let mut shares: Vec<Vec<(usize, TcpStream)>> =
-            (0..plan.thread_count).map(|_| Vec::new()).collect();
-        for (lane, socket) in sockets.into_iter().enumerate() {
-            shares[lane % plan.thread_count].push((lane, socket));
-        }
-        std::thread::scope(|scope| {
-            let trace = &trace;
-            let threads: Vec<_> = shares
-                .into_iter()
-                .enumerate()
-                .map(|(index, share)| {
-                    scope.spawn(move || {
-                        let result = self.run_thread(codec, trace, index, share);
-                        if result.is_err() {
-                            self.control.stop();
-                        }
-                        result
-                    })
-                })
-                .collect();
-            let server_cpu = conduct(plan, self.control, self.progress, processes.as_ref());
-            let mut tallies = Vec::new();
-            for thread in threads {
-                tallies.push(thread.join().expect("a client thread panicked")?);
-            }
-            server_cpu.map(|server_cpu| Summary::new(&tallies, server_cpu))
-        })
+        run_threads(
+            (plan, self.control, self.progress),
+            processes,
+            sockets,
+            |trace, index, share| self.run_thread(codec, trace, index, share),
+        )
     }
 
     fn run_thread<C: Codec>(
@@ -183,6 +160,44 @@ impl NetworkRun<'_> {
             }
         }
     }
+}
+
+/// Draws the trace and runs the load of all threads: `run_thread` gets a thread's index, and its
+/// share of the connections with their lanes.
+pub(crate) fn run_threads<C: Send>(
+    (plan, control, progress): (&Plan, &Control, &Progress),
+    processes: Option<ServerProcesses>,
+    connections: Vec<C>,
+    run_thread: impl Fn(&Trace, usize, Vec<(usize, C)>) -> Result<Tally, BenchError> + Sync,
+) -> Result<Summary, BenchError> {
+    progress.phase("drawing the trace");
+    let trace = Trace::draw(&plan.draw, plan.trace_len);
+    let mut shares: Vec<Vec<(usize, C)>> = (0..plan.thread_count).map(|_| Vec::new()).collect();
+    for (lane, connection) in connections.into_iter().enumerate() {
+        shares[lane % plan.thread_count].push((lane, connection));
+    }
+    std::thread::scope(|scope| {
+        let (trace, run_thread) = (&trace, &run_thread);
+        let threads: Vec<_> = shares
+            .into_iter()
+            .enumerate()
+            .map(|(index, share)| {
+                scope.spawn(move || {
+                    let result = run_thread(trace, index, share);
+                    if result.is_err() {
+                        control.stop();
+                    }
+                    result
+                })
+            })
+            .collect();
+        let server_cpu = conduct(plan, control, progress, processes.as_ref());
+        let mut tallies = Vec::new();
+        for thread in threads {
+            tallies.push(thread.join().expect("a client thread panicked")?);
+        }
+        server_cpu.map(|server_cpu| Summary::new(&tallies, server_cpu))
+    })
 }
 
 /// The main thread's part: sets the phases and reads the server's CPU time at both ends.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Codec, Parsed, Reply, body_end, line, number, printable};
+use super::{Codec, Parsed, Reply, body_end, line, number, printable, write_value_room};
 
 /// Has no state: keys carry no length in this protocol.
 pub(crate) struct MemcachedCodec;
@@ -31,12 +31,7 @@ impl Codec for MemcachedCodec {
         out.extend_from_slice(b"set ");
         out.extend_from_slice(key);
         out.extend_from_slice(b" 0 0 ");
-        out.extend_from_slice(itoa::Buffer::new().format(len_bytes).as_bytes());
-        out.extend_from_slice(b"\r\n");
-        let start = out.len();
-        out.resize(start + len_bytes, 0);
-        out.extend_from_slice(b"\r\n");
-        start..start + len_bytes
+        write_value_room(len_bytes, out)
     }
 
     fn write_range(&self, _key: &[u8], _limit: u64, _out: &mut Vec<u8>) -> bool {

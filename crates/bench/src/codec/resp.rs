@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Codec, Parsed, Reply, body_end, line, number, printable};
+use super::{Codec, Parsed, Reply, body_end, line, number, printable, write_value_room};
 
 /// Writes requests; the headers for keys of the commonest length are formed once.
 pub(crate) struct RespCodec {
@@ -64,12 +64,7 @@ impl Codec for RespCodec {
     fn write_set(&self, key: &[u8], len_bytes: usize, out: &mut Vec<u8>) -> Range<usize> {
         self.write_key(&self.set_start, SET_HEAD, key, out);
         out.push(b'$');
-        out.extend_from_slice(itoa::Buffer::new().format(len_bytes).as_bytes());
-        out.extend_from_slice(b"\r\n");
-        let start = out.len();
-        out.resize(start + len_bytes, 0);
-        out.extend_from_slice(b"\r\n");
-        start..start + len_bytes
+        write_value_room(len_bytes, out)
     }
 
     fn write_range(&self, key: &[u8], limit: u64, out: &mut Vec<u8>) -> bool {

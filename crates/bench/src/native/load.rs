@@ -9,35 +9,17 @@ use client::{
 };
 use workload::values;
 
-use crate::connection::Source;
+use crate::connection::{Kind, Source, WriteBack};
 use crate::items::{is_large, is_right};
 use crate::lane::Step;
 use crate::plan::Plan;
 use crate::tally::Tally;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Read,
-    /// The read of a read-modify-write: its write is submitted when the answer has arrived.
-    ReadToModify,
-    Write,
-    Insert,
-    /// The write of a read-modify-write.
-    WriteBack,
-    Scan,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     kind: Kind,
     id: u64,
     /// The time when it was submitted, or meant to be submitted.
-    start_ns: u64,
-}
-
-struct WriteBack {
-    id: u64,
-    version: u32,
     start_ns: u64,
 }
 
