@@ -4,7 +4,7 @@ use store::Pieces;
 use store::request::{Item, Verdict};
 
 use super::meta::unmarked;
-use super::{Bounded, Refusal, Side, write_keeping};
+use super::{Bounded, Refusal, Side, text};
 
 /// Adds bytes on one side of the value; flags and expiry stay.
 pub(super) fn join<'v>(
@@ -15,25 +15,8 @@ pub(super) fn join<'v>(
 ) -> Verdict<Refusal> {
     match old {
         None => Verdict::Refuse(Refusal::Absent),
-        Some(item) => join_parts(item, part, side, pieces),
+        Some(_) => text::join(old, part, side, pieces),
     }
-}
-
-/// The same for an existing item.
-pub(super) fn join_parts<'v>(
-    item: &Item<'v>,
-    part: Bounded<'v>,
-    side: Side,
-    pieces: &mut Pieces<'v>,
-) -> Verdict<Refusal> {
-    if (item.value.len() + part.bytes.len()) as u64 > part.max_bytes {
-        return Verdict::Refuse(Refusal::TooLong);
-    }
-    (pieces.before, pieces.after[0]) = match side {
-        Side::Behind => (item.value, part.bytes),
-        Side::Before => (part.bytes, item.value),
-    };
-    write_keeping(Some(item))
 }
 
 /// Replaces a decimal number. A shorter result is padded with spaces to the old length, as in

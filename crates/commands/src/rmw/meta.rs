@@ -17,8 +17,8 @@ use base::UnixMillis;
 use store::Pieces;
 use store::request::{Item, MARKS_MASK, STALE, Update, Verdict, WON};
 
-use super::memcached::{join_parts, pad, parse_decimal};
-use super::{Bounded, Refusal, Rmw, Side};
+use super::memcached::{pad, parse_decimal};
+use super::{Bounded, Refusal, Rmw, Side, text};
 
 /// A new expiry for an item, if one was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +266,7 @@ impl MetaJoin<'_> {
             }
             (Some(item), _) => {
                 let part = Bounded { bytes: self.bytes, max_bytes: self.max_bytes.into() };
-                join_parts(item, part, side, pieces)
+                text::join(Some(item), part, side, pieces)
             }
         }
     }
