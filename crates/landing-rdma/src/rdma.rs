@@ -527,9 +527,7 @@ impl Transport for Rdma {
             Some((connection.frame_bytes_max, connection.outbox.len()))
         };
         let (frame_bytes_max, mut len) = open(&self.lanes).ok_or(SendError::NoPeer)?;
-        if bytes_max > frame_bytes_max {
-            return Err(SendError::TooLong { len_bytes: bytes_max, max_bytes: frame_bytes_max });
-        }
+        SendError::check_len(bytes_max, frame_bytes_max)?;
         if len >= self.config.lane_frames_max || self.sends.is_full() {
             // The next receive or flush reports an error of the device.
             let _ = self.take_acknowledgements();

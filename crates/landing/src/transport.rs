@@ -79,6 +79,17 @@ pub enum SendError {
     NoPeer,
 }
 
+impl SendError {
+    /// Refuses a frame that never fits.
+    #[inline]
+    pub fn check_len(len_bytes: usize, max_bytes: usize) -> Result<(), SendError> {
+        match len_bytes > max_bytes {
+            true => Err(SendError::TooLong { len_bytes, max_bytes }),
+            false => Ok(()),
+        }
+    }
+}
+
 /// A change of behaviour that happens at most once for a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

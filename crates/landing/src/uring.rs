@@ -346,10 +346,7 @@ impl Transport for Uring {
         if self.socket_of(to).is_none() {
             return Err(SendError::NoPeer);
         }
-        if bytes_max > self.config.frame_bytes_max {
-            let (len_bytes, max_bytes) = (bytes_max, self.config.frame_bytes_max);
-            return Err(SendError::TooLong { len_bytes, max_bytes });
-        }
+        SendError::check_len(bytes_max, self.config.frame_bytes_max)?;
         self.sends.frames().reserve(to, bytes_max)
     }
 

@@ -376,10 +376,7 @@ impl Transport for Xdp {
         let (Some(address), Some(mac)) = (address, self.hops.get(to.hop())) else {
             return Err(SendError::NoPeer);
         };
-        if bytes_max > self.frame_bytes_max {
-            let (len_bytes, max_bytes) = (bytes_max, self.frame_bytes_max);
-            return Err(SendError::TooLong { len_bytes, max_bytes });
-        }
+        SendError::check_len(bytes_max, self.frame_bytes_max)?;
         let port = &mut self.ports[self.home];
         if self.spare.is_empty() {
             port.queue.take_spare(&mut self.spare);

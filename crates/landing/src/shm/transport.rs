@@ -378,9 +378,7 @@ impl Shm {
         if client.gone.is_some() {
             return Err(SendError::NoPeer);
         }
-        if bytes_max > max_bytes {
-            return Err(SendError::TooLong { len_bytes: bytes_max, max_bytes });
-        }
+        SendError::check_len(bytes_max, max_bytes)?;
         match client.end.has_room(bytes_max) {
             Ok(true) => Ok(place),
             Ok(false) => Err(SendError::Full),

@@ -159,10 +159,7 @@ impl Transport for UdpLanes {
         if socket.is_none_or(Option::is_none) {
             return Err(SendError::NoPeer);
         }
-        if bytes_max > self.config.frame_bytes_max {
-            let (len_bytes, max_bytes) = (bytes_max, self.config.frame_bytes_max);
-            return Err(SendError::TooLong { len_bytes, max_bytes });
-        }
+        SendError::check_len(bytes_max, self.config.frame_bytes_max)?;
         self.outbox.frames().reserve(to, bytes_max)
     }
 

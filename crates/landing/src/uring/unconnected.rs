@@ -314,10 +314,7 @@ impl Transport for UringUdp {
         if to.as_lane().is_some() {
             return Err(SendError::NoPeer);
         }
-        if bytes_max > self.frame_bytes_max {
-            let (len_bytes, max_bytes) = (bytes_max, self.frame_bytes_max);
-            return Err(SendError::TooLong { len_bytes, max_bytes });
-        }
+        SendError::check_len(bytes_max, self.frame_bytes_max)?;
         self.outbox.frames().reserve(to, bytes_max)
     }
 
