@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use landing::shm::{
-    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientEnd, Gone, RingSize, Shm, ShmConfig,
+    Acceptor, AcceptorConfig, ClientConfig, ClientEnd, Gone, RingSize, Shm, ShmConfig,
 };
 use landing::{Lane, SendError, Transport, Zone, ZoneSize};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::hostile;
+use crate::shm_rig::accept;
 
 /// Only a failure waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,14 +46,7 @@ impl Server {
         let (path, acceptor) = (&self.path, &self.acceptor);
         let (end, client) = std::thread::scope(|scope| {
             let client = scope.spawn(|| connect(path));
-            let end = loop {
-                match acceptor.accept().unwrap() {
-                    Accepted::Client(end) => break end,
-                    Accepted::NoClient => std::thread::yield_now(),
-                    _ => panic!("there is room for it"),
-                }
-            };
-            (end, client.join().unwrap())
+            (accept(acceptor), client.join().unwrap())
         });
         (self.shm.add(end).unwrap(), client)
     }

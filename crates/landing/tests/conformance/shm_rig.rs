@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use landing::shm::{
-    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientEnd, RingSize, Shm, ShmConfig,
+    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientEnd, RingSize, ServerEnd, Shm,
+    ShmConfig,
 };
 use landing::{Lane, Sender, Transport, Zone, ZoneSize};
 
@@ -48,21 +49,25 @@ fn transport() -> Shm {
     Shm::new(ShmConfig { ring: ring(), ..ShmConfig::default() }).unwrap()
 }
 
+/// The next client, for which there is room.
+pub fn accept(acceptor: &Acceptor) -> ServerEnd {
+    loop {
+        match acceptor.accept().unwrap() {
+            Accepted::Client(end) => return end,
+            Accepted::NoClient => std::thread::yield_now(),
+            Accepted::Refused(refusal) => panic!("{refusal}"),
+            Accepted::Vanished => panic!("the client went before it was served"),
+        }
+    }
+}
+
 impl Mapped {
     /// The server speaks first, so the server must accept while a client connects.
     fn connect<T: Send>(&mut self, index: usize, connect: fn(&Path) -> T) -> T {
         let (path, acceptor) = (&self.path, self.acceptor.as_ref().unwrap());
         let (end, client) = std::thread::scope(|scope| {
             let client = scope.spawn(|| connect(path));
-            let end = loop {
-                match acceptor.accept().unwrap() {
-                    Accepted::Client(end) => break end,
-                    Accepted::NoClient => std::thread::yield_now(),
-                    Accepted::Refused(refusal) => panic!("{refusal}"),
-                    Accepted::Vanished => panic!("the client went before it was served"),
-                }
-            };
-            (end, client.join().unwrap())
+            (accept(acceptor), client.join().unwrap())
         });
         let lane = self.shm.as_mut().unwrap().add(end).unwrap();
         self.senders.push((lane, index));
