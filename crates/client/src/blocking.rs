@@ -68,6 +68,13 @@ pub struct SetOptions {
     pub client_flags: u32,
 }
 
+impl SetOptions {
+    pub(crate) fn set<'a>(self, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
+        let SetOptions { expiry, condition, client_flags } = self;
+        Op::Set(Set { key, value, client_flags, expiry, condition, part: None })
+    }
+}
+
 impl Default for SetOptions {
     fn default() -> SetOptions {
         SetOptions { expiry: Expiry::Never, condition: Condition::Always, client_flags: 0 }
@@ -212,10 +219,7 @@ impl Client {
 
     /// Stores a value without expiry or condition.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ClientError> {
-        match self.set_with(key, value, SetOptions::default())? {
-            Written::Stored => Ok(()),
-            _ => Err(ClientError::Refused(Status::NotStored)),
-        }
+        stored(self.set_with(key, value, SetOptions::default())?)
     }
 
     /// Stores a value with options.
@@ -225,9 +229,7 @@ impl Client {
         value: &[u8],
         options: SetOptions,
     ) -> Result<Written, ClientError> {
-        let SetOptions { expiry, condition, client_flags } = options;
-        let op = Op::Set(Set { key, value, client_flags, expiry, condition, part: None });
-        written(self.ask(&op, Want::PLAIN, |answer| answer.status)?)
+        written(self.ask(&options.set(key, value), Want::PLAIN, |answer| answer.status)?)
     }
 
     /// Stores a value if the item still has this version.
@@ -334,11 +336,7 @@ impl Client {
     }
 
     fn ask_number(&mut self, op: &Op<'_>) -> Result<i64, ClientError> {
-        match self.ask(op, Want::PLAIN, |answer| (answer.status, answer.number))? {
-            (Status::Ok, Some(number)) => Ok(number),
-            (Status::Ok, None) => Err(RequestError::BadAnswer.into()),
-            (status, _) => Err(ClientError::Refused(status)),
-        }
+        number(self.ask(op, Want::PLAIN, |answer| (answer.status, answer.number))?)
     }
 }
 
@@ -352,6 +350,22 @@ pub(crate) fn found_or_missing<T>((status, found): (Status, T)) -> Result<Option
 
 pub(crate) fn done_or_missing(status: Status) -> Result<bool, ClientError> {
     found_or_missing((status, ())).map(|found| found.is_some())
+}
+
+pub(crate) fn number((status, number): (Status, Option<i64>)) -> Result<i64, ClientError> {
+    match (status, number) {
+        (Status::Ok, Some(number)) => Ok(number),
+        (Status::Ok, None) => Err(RequestError::BadAnswer.into()),
+        (status, _) => Err(ClientError::Refused(status)),
+    }
+}
+
+/// Of a write without condition.
+pub(crate) fn stored(written: Written) -> Result<(), ClientError> {
+    match written {
+        Written::Stored => Ok(()),
+        _ => Err(ClientError::Refused(Status::NotStored)),
+    }
 }
 
 pub(crate) fn written(status: Status) -> Result<Written, ClientError> {

@@ -19,10 +19,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use base::slot::{SLOT_COUNT, Slot};
-use wire::native::{Moved, Op, Set, Status, Want};
+use wire::native::{Moved, Op, Status, Want};
 
 use crate::blocking::{
-    Client, ClientError, SetOptions, Written, done_or_missing, found_or_missing, written,
+    Client, ClientError, SetOptions, Written, done_or_missing, found_or_missing, number, stored,
+    written,
 };
 use crate::config::Config;
 use crate::engine::Answer;
@@ -246,10 +247,7 @@ impl Cluster {
 
     /// Stores a value without expiry or condition.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ClientError> {
-        match self.set_with(key, value, SetOptions::default())? {
-            Written::Stored => Ok(()),
-            _ => Err(ClientError::Refused(Status::NotStored)),
-        }
+        stored(self.set_with(key, value, SetOptions::default())?)
     }
 
     /// Stores a value with options.
@@ -259,9 +257,7 @@ impl Cluster {
         value: &[u8],
         options: SetOptions,
     ) -> Result<Written, ClientError> {
-        let SetOptions { expiry, condition, client_flags } = options;
-        let op = Op::Set(Set { key, value, client_flags, expiry, condition, part: None });
-        written(self.ask(&op, Want::PLAIN, |answer| answer.status)?)
+        written(self.ask(&options.set(key, value), Want::PLAIN, |answer| answer.status)?)
     }
 
     /// Deletes a key; returns whether it existed.
@@ -273,11 +269,7 @@ impl Cluster {
     /// Adds to a number and returns the sum; an absent key counts as 0.
     pub fn incr(&mut self, key: &[u8], delta: i64) -> Result<i64, ClientError> {
         let op = Op::Incr { key, delta };
-        match self.ask(&op, Want::PLAIN, |answer| (answer.status, answer.number))? {
-            (Status::Ok, Some(number)) => Ok(number),
-            (Status::Ok, None) => Err(RequestError::BadAnswer.into()),
-            (status, _) => Err(ClientError::Refused(status)),
-        }
+        number(self.ask(&op, Want::PLAIN, |answer| (answer.status, answer.number))?)
     }
 
     /// The number of servers ever learned.
