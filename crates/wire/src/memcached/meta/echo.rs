@@ -103,13 +103,7 @@ impl Encoder<'_> {
     /// The line of an item that mg found or created; with v its value follows, and
     /// [`Encoder::line_end`].
     pub fn meta_hit(&mut self, echo: &MetaEcho<'_>, shown: &MetaShown, now: UnixMillis) {
-        match echo.has(b'v') {
-            true => {
-                self.text(b"VA ");
-                self.digits(shown.len_bytes as u64);
-            }
-            false => self.text(b"HD"),
-        }
+        self.meta_start(echo, shown.len_bytes);
         let mut expires_at = shown.expires_at;
         for word in Flags(echo.words) {
             let new_time = || expiry_from_exptime(parse_signed(&word[1..]).unwrap_or(0), now);
@@ -135,6 +129,16 @@ impl Encoder<'_> {
         self.line_end();
     }
 
+    /// The start of a line before its flags; with v it has the length of the value.
+    fn meta_start(&mut self, echo: &MetaEcho<'_>, len_bytes: usize) {
+        if echo.has(b'v') {
+            self.text(b"VA ");
+            self.digits(len_bytes as u64);
+        } else {
+            self.text(b"HD");
+        }
+    }
+
     /// A reply of two letters, with the fields that every reply repeats; `version` where it is
     /// requested.
     pub fn meta_status(&mut self, status: &[u8; 2], echo: &MetaEcho<'_>, version: Option<u64>) {
@@ -156,14 +160,7 @@ impl Encoder<'_> {
         shown: &MetaShown,
         now: UnixMillis,
     ) {
-        let with_value = echo.has(b'v');
-        match with_value {
-            true => {
-                self.text(b"VA ");
-                self.digits(number.len() as u64);
-            }
-            false => self.text(b"HD"),
-        }
+        self.meta_start(echo, number.len());
         let mut expires_at = shown.expires_at;
         for word in Flags(echo.words) {
             let new_time = || expiry_from_exptime(parse_signed(&word[1..]).unwrap_or(0), now);
@@ -176,7 +173,7 @@ impl Encoder<'_> {
             }
         }
         self.line_end();
-        if with_value {
+        if echo.has(b'v') {
             self.text(number);
             self.line_end();
         }
