@@ -40,11 +40,7 @@ impl ByUse {
 
 impl Cache for ByUse {
     fn look(&mut self, item: &Item, now_ms: u64) -> bool {
-        let Some(index) = self.queues.find(item.key) else { return false };
-        if self.queues.node(index).expires_at_ms <= now_ms {
-            self.queues.remove(index);
-            return false;
-        }
+        let Some(index) = self.queues.find_live(item.key, now_ms) else { return false };
         self.count_use(index);
         true
     }

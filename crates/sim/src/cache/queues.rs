@@ -85,6 +85,16 @@ impl<const QUEUES: usize> Queues<QUEUES> {
         self.index.get(&key).copied()
     }
 
+    /// The same, unless the item has expired, which removes it.
+    pub(super) fn find_live(&mut self, key: u64, now_ms: u64) -> Option<u32> {
+        let index = self.find(key)?;
+        if self.node(index).expires_at_ms <= now_ms {
+            self.remove(index);
+            return None;
+        }
+        Some(index)
+    }
+
     pub(super) fn node(&mut self, index: u32) -> &mut Node {
         &mut self.nodes[index as usize]
     }

@@ -95,11 +95,7 @@ impl S3Fifo {
 
 impl Cache for S3Fifo {
     fn look(&mut self, item: &Item, now_ms: u64) -> bool {
-        let Some(index) = self.queues.find(item.key) else { return false };
-        if self.queues.node(index).expires_at_ms <= now_ms {
-            self.queues.remove(index);
-            return false;
-        }
+        let Some(index) = self.queues.find_live(item.key, now_ms) else { return false };
         self.count_use(index);
         true
     }
