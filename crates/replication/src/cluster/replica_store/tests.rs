@@ -16,8 +16,8 @@ const SHARDS: u64 = 3;
 /// Digest threads, where there are any: fewer than shards, so that one has two.
 const DIGEST_THREADS: usize = 2;
 
-fn open(index: IndexKind) -> Arc<Store> {
-    let config = StoreConfig {
+fn config(index: IndexKind) -> StoreConfig {
+    StoreConfig {
         memory_bytes: 32 << 20,
         index_bytes: 64 << 10,
         index,
@@ -29,8 +29,11 @@ fn open(index: IndexKind) -> Arc<Store> {
         hash_seed: 5,
         batch: 8,
         huge_pages: HugePages::Off,
-    };
-    Store::open(config).unwrap()
+    }
+}
+
+fn open(index: IndexKind) -> Arc<Store> {
+    Store::open(config(index)).unwrap()
 }
 
 /// SplitMix64.

@@ -6,9 +6,10 @@ use std::sync::Mutex;
 
 use store::durable::{Committer, NewData, Opened, open_replicas};
 use store::medium::{Faults, FaultyMedium};
-use store::{Eviction, HugePages, IndexKind, Mode, StoreConfig, Tuning};
+use store::{IndexKind, StoreConfig, Tuning};
 
 use super::super::*;
+use super::{Rng, config};
 
 const KEYS: usize = 50;
 const SHARDS: usize = 2;
@@ -48,17 +49,6 @@ impl Keep for Later {
     }
 }
 
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        ((mixed ^ (mixed >> 27)) >> 11) % bound
-    }
-}
-
 type State = Option<Arc<Entry>>;
 
 struct World {
@@ -78,19 +68,8 @@ fn open(
     file: &Arc<Mutex<Vec<u8>>>,
     write_count: &Arc<Mutex<usize>>,
 ) -> (ServerReplicaStore, Committer<FaultyMedium>) {
-    let config = StoreConfig {
-        memory_bytes: 9 << 18,
-        index_bytes: 64 << 10,
-        index: IndexKind::Hash,
-        mode: Mode::Clean,
-        eviction: Eviction::default(),
-        lossy_index: false,
-        session_max: 1,
-        item_max_bytes: 1 << 20,
-        hash_seed: 77,
-        batch: 8,
-        huge_pages: HugePages::Off,
-    };
+    let (memory_bytes, session_max, hash_seed) = (9 << 18, 1, 77);
+    let config = StoreConfig { memory_bytes, session_max, hash_seed, ..config(IndexKind::Hash) };
     let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false, threads: 1 };
     let is_gone = |number: u16| kept.is_gone(number);
     let tuning = (Tuning::default(), &[][..]);
