@@ -15,6 +15,12 @@ fn utps_ranges() -> Ranges {
     }
 }
 
+/// A window of threads that are always busy.
+fn busy(throughput_rps: f64) -> Measurement {
+    let hot_share_ratio = WATCHED_HOT_SHARE;
+    Measurement { throughput_rps, hot_share_ratio, busy_ratio: 1.0, over_slo_ratio: 0.0 }
+}
+
 /// A server: each parameter costs throughput by its distance from the best value.
 #[derive(Clone, Copy)]
 struct Server {
@@ -162,12 +168,7 @@ fn the_cache_sizes_may_have_several_peaks() {
     };
     for _ in 0..100 {
         let throughput_rps = capacity_rps(tuner.configuration());
-        tuner.feed(Measurement {
-            throughput_rps,
-            hot_share_ratio: WATCHED_HOT_SHARE,
-            busy_ratio: 1.0,
-            over_slo_ratio: 0.0,
-        });
+        tuner.feed(busy(throughput_rps));
     }
     assert!(!tuner.is_searching());
     assert_eq!(tuner.configuration().cached_item_count, 8_000);
@@ -207,12 +208,7 @@ fn no_memory_resident_layer_is_chosen_where_it_is_best() {
     for _ in 0..100 {
         let is_one_layer = tuner.configuration().mr_thread_count == 0;
         let throughput_rps = if is_one_layer { 3e6 } else { 2e6 };
-        tuner.feed(Measurement {
-            throughput_rps,
-            hot_share_ratio: WATCHED_HOT_SHARE,
-            busy_ratio: 1.0,
-            over_slo_ratio: 0.0,
-        });
+        tuner.feed(busy(throughput_rps));
     }
     assert!(!tuner.is_searching());
     assert_eq!(tuner.configuration().mr_thread_count, 0);
@@ -450,13 +446,7 @@ fn noise_alone_is_no_reason_to_change() {
         for window_index in 0..60_000 {
             let random = base::hash::mix(window_index + 1) as f64 / u64::MAX as f64;
             let throughput_rps = flat(tuner.configuration(), random);
-            let hot_share_ratio = WATCHED_HOT_SHARE;
-            tuner.feed(Measurement {
-                throughput_rps,
-                hot_share_ratio,
-                busy_ratio: 1.0,
-                over_slo_ratio: 0.0,
-            });
+            tuner.feed(busy(throughput_rps));
         }
         let counters = tuner.counters();
         assert_eq!(counters.adopted_count, 0, "noise {noise_ratio}: {counters:?}");
