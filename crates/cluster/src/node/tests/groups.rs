@@ -149,8 +149,8 @@ impl Bench {
     }
 }
 
-#[test]
-fn the_delete_of_a_long_rename_leaves_once_all_copies_have_the_value() {
+/// A value of several blocks, whose rename from a to b is held.
+fn long_rename() -> (Bench, Vec<u8>) {
     let mut bench = Bench::new();
     let long = vec![b'v'; 3000];
     bench.ask_of(b"a", 0, 1, Operation::Put(long.as_slice().into()));
@@ -158,6 +158,12 @@ fn the_delete_of_a_long_rename_leaves_once_all_copies_have_the_value() {
     bench.replies.clear();
     bench.hold();
     bench.rename(("a", "b"), &long, 2);
+    (bench, long)
+}
+
+#[test]
+fn the_delete_of_a_long_rename_leaves_once_all_copies_have_the_value() {
+    let (mut bench, long) = long_rename();
     bench.release();
     // One copy has all blocks, the other lacks one.
     let late = bench.frames.iter().rposition(|frame| frame.1 == id(2)).unwrap();
@@ -197,12 +203,7 @@ fn a_union_is_in_the_order_of_its_versions() {
 /// The primary ceases to be one while the delete is held: the value has both names.
 #[test]
 fn a_delete_that_is_held_is_void_where_the_primary_ceases_to_be_one() {
-    let mut bench = Bench::new();
-    let long = vec![b'v'; 3000];
-    bench.ask_of(b"a", 0, 1, Operation::Put(long.as_slice().into()));
-    bench.land_everything();
-    bench.hold();
-    bench.rename(("a", "b"), &long, 2);
+    let (mut bench, _) = long_rename();
     bench.land_everything_at(&[1]);
     bench.frames.clear();
     bench.install(&configuration(2, 2, 1, &[0, 2]), &[0, 1, 2]);
@@ -216,12 +217,7 @@ fn a_delete_that_is_held_is_void_where_the_primary_ceases_to_be_one() {
 /// The group was given up, and its delete is still held: later writes do not take it along.
 #[test]
 fn what_is_computed_on_a_held_delete_leaves_behind_it() {
-    let mut bench = Bench::new();
-    let long = vec![b'v'; 3000];
-    bench.ask_of(b"a", 0, 1, Operation::Put(long.as_slice().into()));
-    bench.land_everything();
-    bench.hold();
-    bench.rename(("a", "b"), &long, 2);
+    let (mut bench, _) = long_rename();
     bench.release();
     let late = std::mem::take(&mut bench.frames);
     bench.ask_of(b"a", 0, 4, Operation::Increment(7));
