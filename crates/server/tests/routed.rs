@@ -5,21 +5,28 @@
 
 #![allow(clippy::duplicate_mod, reason = "the same tests with another configuration")]
 
+/// The modules of one configuration.
+macro_rules! suites {
+    () => {
+        #[path = "full.rs"]
+        mod full;
+        #[path = "hardship.rs"]
+        mod hardship;
+        #[path = "memcached.rs"]
+        mod memcached;
+        #[path = "pause.rs"]
+        mod pause;
+        #[path = "resp.rs"]
+        mod resp;
+        #[path = "support/mod.rs"]
+        mod support;
+    };
+}
+
 /// One thread polls, two execute.
 #[path = "."]
 mod two_layers {
-    #[path = "full.rs"]
-    mod full;
-    #[path = "hardship.rs"]
-    mod hardship;
-    #[path = "memcached.rs"]
-    mod memcached;
-    #[path = "pause.rs"]
-    mod pause;
-    #[path = "resp.rs"]
-    mod resp;
-    #[path = "support/mod.rs"]
-    mod support;
+    suites!();
 
     #[test]
     fn requests_are_executed_by_other_workers() {
@@ -30,18 +37,7 @@ mod two_layers {
 /// Three threads, and every key has one that reads and writes it.
 #[path = "."]
 mod erew {
-    #[path = "full.rs"]
-    mod full;
-    #[path = "hardship.rs"]
-    mod hardship;
-    #[path = "memcached.rs"]
-    mod memcached;
-    #[path = "pause.rs"]
-    mod pause;
-    #[path = "resp.rs"]
-    mod resp;
-    #[path = "support/mod.rs"]
-    mod support;
+    suites!();
 
     #[test]
     fn requests_are_executed_by_other_workers() {
@@ -52,18 +48,7 @@ mod erew {
 /// Three threads and the tightest bound, so that requests wait for a worker all the time.
 #[path = "."]
 mod dcrew_jbsq {
-    #[path = "full.rs"]
-    mod full;
-    #[path = "hardship.rs"]
-    mod hardship;
-    #[path = "memcached.rs"]
-    mod memcached;
-    #[path = "pause.rs"]
-    mod pause;
-    #[path = "resp.rs"]
-    mod resp;
-    #[path = "support/mod.rs"]
-    mod support;
+    suites!();
 
     #[test]
     fn requests_are_executed_by_other_workers() {
@@ -74,18 +59,7 @@ mod dcrew_jbsq {
 /// Three threads, and items of a few dozen bytes are large already.
 #[path = "."]
 mod size_aware {
-    #[path = "full.rs"]
-    mod full;
-    #[path = "hardship.rs"]
-    mod hardship;
-    #[path = "memcached.rs"]
-    mod memcached;
-    #[path = "pause.rs"]
-    mod pause;
-    #[path = "resp.rs"]
-    mod resp;
-    #[path = "support/mod.rs"]
-    mod support;
+    suites!();
 
     #[test]
     fn large_requests_are_executed_by_other_workers() {
@@ -106,18 +80,7 @@ mod size_aware {
 /// Three threads that steal from one another.
 #[path = "."]
 mod stealing {
-    #[path = "full.rs"]
-    mod full;
-    #[path = "hardship.rs"]
-    mod hardship;
-    #[path = "memcached.rs"]
-    mod memcached;
-    #[path = "pause.rs"]
-    mod pause;
-    #[path = "resp.rs"]
-    mod resp;
-    #[path = "support/mod.rs"]
-    mod support;
+    suites!();
 
     #[test]
     fn requests_are_executed_by_other_workers() {
