@@ -25,6 +25,7 @@ pub(crate) mod rng;
 mod run;
 mod servers;
 mod session;
+mod shrink;
 
 use std::path::Path;
 

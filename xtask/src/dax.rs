@@ -8,7 +8,7 @@ use steps::Step;
 
 use crate::emulated::initramfs::Initramfs;
 use crate::emulated::machine::Boot;
-use crate::emulated::{Needs, add_tests, machine, packages, tests};
+use crate::emulated::{Args, Needs, add_tests, packages, tests};
 
 const NEEDS: Needs = Needs {
     what: "the log on persistent memory",
@@ -19,13 +19,6 @@ const NEEDS: Needs = Needs {
 };
 /// 128 MiB of it, from 512 MiB on.
 const BOOT: Boot = Boot { memory_mib: 1024, processor: "max", parameters: "memmap=128M!512M" };
-
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Args {
-    /// Install the Debian packages that are missing, and unpack a kernel below target
-    #[arg(long)]
-    install: bool,
-}
 
 /// Runs the tests; returns true if they pass, or if this machine cannot run them.
 pub fn run(root: &Path, args: Args) -> Result<bool> {
@@ -46,21 +39,12 @@ pub fn run(root: &Path, args: Args) -> Result<bool> {
     }
     NEEDS.add_modules(&mut initramfs, &kernel)?;
     add_tests(&mut initramfs, &[tests(root, "store")?])?;
-    let archive = folder.join("initramfs");
-    std::fs::write(&archive, initramfs.finish())
-        .with_context(|| format!("cannot write {}", archive.display()))?;
-    machine::run(&kernel.image, &archive, &BOOT)
+    NEEDS.boot(root, &kernel, initramfs, &BOOT)
 }
 
-/// The step, whose tests count as if they ran here, or what this machine lacks.
+/// The step, or what this machine lacks.
 pub fn step(root: &Path) -> std::result::Result<Step, String> {
-    match missing(root) {
-        Some(reason) => Err(reason),
-        None => Ok(Step::new(
-            "persistent memory",
-            "cargo run --quiet --locked --package xtask -- test-dax",
-        )),
-    }
+    NEEDS.step("persistent memory", missing(root))
 }
 
 /// What this machine lacks, in one line.

@@ -14,10 +14,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use steps::target;
+use steps::{Step, target};
 
 use self::initramfs::Initramfs;
+use self::machine::Boot;
 use self::packages::Kernel;
+
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Args {
+    /// Install the Debian packages that are missing, and unpack a kernel below target
+    #[arg(long)]
+    pub install: bool,
+}
 
 /// The requirements of a command.
 pub struct Needs {
@@ -35,6 +43,30 @@ impl Needs {
     /// The directory for the unpacked kernel and the machine's files.
     pub fn folder(&self, root: &Path) -> PathBuf {
         target(root).join(self.command.trim_start_matches("test-"))
+    }
+
+    /// The step of a command, whose tests count as if they ran here, or what this machine lacks.
+    pub fn step(
+        &self,
+        name: &'static str,
+        missing: Option<String>,
+    ) -> std::result::Result<Step, String> {
+        let line = format!("cargo run --quiet --locked --package xtask -- {}", self.command);
+        missing.map_or_else(|| Ok(Step::new(name, &line)), Err)
+    }
+
+    /// Boots the unpacked kernel with these files; returns true if the tests passed.
+    pub fn boot(
+        &self,
+        root: &Path,
+        kernel: &Kernel,
+        files: Initramfs,
+        boot: &Boot,
+    ) -> Result<bool> {
+        let archive = self.folder(root).join("initramfs");
+        std::fs::write(&archive, files.finish())
+            .with_context(|| format!("cannot write {}", archive.display()))?;
+        machine::run(&kernel.image, &archive, boot)
     }
 
     /// The modules in their order, and a list of them that `init` reads.

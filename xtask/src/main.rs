@@ -44,9 +44,9 @@ enum Command {
     /// AF_XDP between network namespaces; needs root and iproute2, says so where they are missing
     TestXdp,
     /// RDMA over soft-RoCE in an emulated machine; says what is missing where something is
-    TestRdma(rdma::Args),
+    TestRdma(emulated::Args),
     /// The log on persistent memory, in an emulated machine; says what is missing
-    TestDax(dax::Args),
+    TestDax(emulated::Args),
     /// Long property tests, torture of the store, recorded histories, an hour of a broken cluster,
     /// Miri, sanitizers, coverage-guided fuzzing, and real clients of servers that route
     Nightly(nightly::Args),

@@ -16,7 +16,7 @@ use steps::Step;
 
 use crate::emulated::initramfs::Initramfs;
 use crate::emulated::machine::Boot;
-use crate::emulated::{Needs, add_tests, machine, packages, tests};
+use crate::emulated::{Args, Needs, add_tests, packages, tests};
 
 /// Files of the host that go into the machine; libraries that they load follow.
 const PROVIDER: &str = "libibverbs/librxe-";
@@ -31,13 +31,6 @@ const NEEDS: Needs = Needs {
 const BOOT: Boot = Boot { memory_mib: 768, processor: "qemu64", parameters: "" };
 /// The header for checking layouts, if it is installed.
 const HEADER: &str = "/usr/include/infiniband/verbs.h";
-
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Args {
-    /// Install the Debian packages that are missing, and unpack a kernel below target
-    #[arg(long)]
-    install: bool,
-}
 
 /// Runs the tests; returns true if they pass, or if this machine cannot run them.
 pub fn run(root: &Path, args: Args) -> Result<bool> {
@@ -55,21 +48,12 @@ pub fn run(root: &Path, args: Args) -> Result<bool> {
     }
     check_layout(root)?;
     let kernel = packages::kernel(&folder).context("no kernel is unpacked")?;
-    let archive = folder.join("initramfs");
-    std::fs::write(&archive, build(root, &kernel)?.finish())
-        .with_context(|| format!("cannot write {}", archive.display()))?;
-    machine::run(&kernel.image, &archive, &BOOT)
+    NEEDS.boot(root, &kernel, build(root, &kernel)?, &BOOT)
 }
 
-/// The step, whose tests count as if they ran here, or what this machine lacks.
+/// The step, or what this machine lacks.
 pub fn step(root: &Path) -> std::result::Result<Step, String> {
-    match missing(root) {
-        Some(reason) => Err(reason),
-        None => Ok(Step::new(
-            "RDMA over soft-RoCE",
-            "cargo run --quiet --locked --package xtask -- test-rdma",
-        )),
-    }
+    NEEDS.step("RDMA over soft-RoCE", missing(root))
 }
 
 /// What this machine lacks, in one line.

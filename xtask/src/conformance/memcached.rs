@@ -24,6 +24,7 @@ use anyhow::Result;
 use super::Protocol;
 use super::rng::Rng;
 use super::servers::Ports;
+use super::shrink::shrink;
 use wire::Wire;
 
 /// Stands for a token: as long as one of the binary protocol.
@@ -145,7 +146,16 @@ pub fn check(ports: Ports, seed: u64, protocol: Protocol) -> Result<Checked> {
     let Some(first) = compare(ports, &session, protocol)? else {
         return Ok(Checked { commands, difference: None });
     };
-    let (session, difference) = shrink(ports, session, first, protocol)?;
+    let (session, difference) = shrink(
+        session,
+        first,
+        |found| found.step,
+        SHRINK_MAX,
+        |fewer, _| {
+            let found = compare(ports, fewer, protocol)?;
+            Ok(found.filter(|found| found.step + 1 == fewer.len()))
+        },
+    )?;
     let mut shown = String::from("difference:\n");
     for step in &session[..=difference.step] {
         let cut = step.bytes.len().min(600);
@@ -229,36 +239,6 @@ fn compare(ports: Ports, session: &[Step], protocol: Protocol) -> Result<Option<
         }
     }
     Ok(None)
-}
-
-/// Shrinks a difference to fewer steps that end in the same one.
-fn shrink(
-    ports: Ports,
-    mut session: Vec<Step>,
-    first: Difference,
-    protocol: Protocol,
-) -> Result<(Vec<Step>, Difference)> {
-    let mut difference = first;
-    session.truncate(difference.step + 1);
-    let (mut size, mut tries) = (session.len() / 2, 0);
-    while size > 0 && tries < SHRINK_MAX {
-        let mut start = 0;
-        while start + 1 < session.len() && tries < SHRINK_MAX {
-            let end = (start + size).min(session.len() - 1);
-            let mut fewer = session.clone();
-            fewer.drain(start..end);
-            tries += 1;
-            match compare(ports, &fewer, protocol)? {
-                Some(same) if same.step + 1 == fewer.len() => {
-                    session = fewer;
-                    difference = same;
-                }
-                _ => start = end,
-            }
-        }
-        size /= 2;
-    }
-    Ok((session, difference))
 }
 
 #[cfg(test)]

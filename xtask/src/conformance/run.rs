@@ -1,4 +1,4 @@
-//! Runs a session against both servers, compares the replies, and shrinks a session that differs.
+//! Runs a session against both servers, and compares the replies.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use super::differences::Hits;
 use super::reply::{Reply, Wire};
 use super::servers::Ports;
 use super::session::Step;
+use super::shrink::shrink;
 
 /// Two clocks are read one after the other: answers about times may differ by this much.
 const CLOCK_MS: i64 = 3_000;
@@ -138,29 +139,17 @@ impl Runner<'_> {
     }
 
     /// Shrinks a session to fewer steps with the same difference.
-    pub fn shrink(&mut self, mut session: Vec<Step>, first: Difference) -> Result<Smallest> {
-        let mut difference = first;
-        session.truncate(difference.step + 1);
-        let (mut size, mut tries) = (session.len() / 2, 0);
-        while size > 0 && tries < SHRINK_MAX {
-            let mut start = 0;
-            while start + 1 < session.len() && tries < SHRINK_MAX {
-                // The last step is the one that differs.
-                let end = (start + size).min(session.len() - 1);
-                let mut fewer = session.clone();
-                fewer.drain(start..end);
-                tries += 1;
-                match self.compare(&fewer)? {
-                    Some(same) if same.words == difference.words => {
-                        fewer.truncate(same.step + 1);
-                        session = fewer;
-                        difference = same;
-                    }
-                    _ => start = end,
-                }
-            }
-            size /= 2;
-        }
+    pub fn shrink(&mut self, session: Vec<Step>, first: Difference) -> Result<Smallest> {
+        let (session, difference) = shrink(
+            session,
+            first,
+            |found| found.step,
+            SHRINK_MAX,
+            |fewer, difference| {
+                let found = self.compare(fewer)?;
+                Ok(found.filter(|found| found.words == difference.words))
+            },
+        )?;
         Ok(Smallest { session, difference })
     }
 }
