@@ -1,4 +1,4 @@
-//! The conditions of a run: date, commit, machine; and its priority over other sessions.
+//! The conditions of a run: date, commit, machine, and its priority over other sessions; its page.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,6 +22,15 @@ pub fn machine(root: &Path) -> Result<String> {
     let model = model.unwrap_or_default().trim_start_matches([' ', '\t', ':']).to_owned();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     Ok(format!("{model}, {cores} cores, {}", output_of(root, "uname", &["-sr"])?))
+}
+
+/// Writes a page of results into a folder, which it makes.
+pub fn write_page(folder: &Path, name: &str, page: &str) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let path = folder.join(name);
+    std::fs::write(&path, page)?;
+    println!("wrote {}", path.display());
+    Ok(())
 }
 
 /// The output of a program.

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::Args;
 use super::server::{Reading, Start};
-use crate::comparisons::conditions::{commit, date, machine};
+use crate::comparisons::conditions::{commit, date, machine, write_page};
 use crate::comparisons::statistics::Spread;
 
 /// All starts of one case.
@@ -70,12 +70,7 @@ pub fn write(root: &Path, args: &Args, rows: &[Row]) -> Result<()> {
         args.entries,
         args.repetitions,
     );
-    let folder = root.join(&args.output);
-    std::fs::create_dir_all(&folder)?;
-    let path = folder.join("cold-start.md");
-    std::fs::write(&path, out)?;
-    println!("wrote {}", path.display());
-    Ok(())
+    write_page(&root.join(&args.output), "cold-start.md", &out)
 }
 
 fn table(rows: &[Row]) -> String {

@@ -18,7 +18,7 @@ use steps::server_binary;
 
 use super::runs::Client;
 use crate::comparisons::bench_report::number;
-use crate::comparisons::conditions::{commit, date, machine};
+use crate::comparisons::conditions::{commit, date, machine, write_page};
 use crate::comparisons::server::Server;
 use crate::comparisons::statistics::Spread;
 
@@ -170,12 +170,7 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
         args.milliseconds,
         args.repetitions,
     );
-    let folder = root.join(&args.output);
-    std::fs::create_dir_all(&folder)?;
-    let path = folder.join("costs.md");
-    std::fs::write(&path, out)?;
-    println!("wrote {}", path.display());
-    Ok(())
+    write_page(&root.join(&args.output), "costs.md", &out)
 }
 
 fn measure(binary: &Path, args: &Args, table: &Table) -> Result<Samples> {

@@ -19,7 +19,7 @@ use steps::server_binary;
 
 use super::runs::Client;
 use crate::comparisons::bench_report::number;
-use crate::comparisons::conditions::{commit, date, machine};
+use crate::comparisons::conditions::{commit, date, machine, write_page};
 use crate::comparisons::server::Server;
 use crate::comparisons::statistics::Spread;
 
@@ -140,12 +140,7 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
         args.milliseconds,
         args.repetitions,
     );
-    let folder = root.join(&args.output);
-    std::fs::create_dir_all(&folder)?;
-    let path = folder.join("presets.md");
-    std::fs::write(&path, out)?;
-    println!("wrote {}", path.display());
-    Ok(())
+    write_page(&root.join(&args.output), "presets.md", &out)
 }
 
 fn measure(

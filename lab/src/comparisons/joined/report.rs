@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::runs::Sample;
 use super::{Args, PARTS, Part};
-use crate::comparisons::conditions::{commit, date, machine};
+use crate::comparisons::conditions::{commit, date, machine, write_page};
 use crate::comparisons::statistics::Spread;
 
 /// One server at one share of its peak.
@@ -35,12 +35,7 @@ impl Row {
 
 /// Writes `joined.md`.
 pub fn write(root: &Path, args: &Args, rows: &[Row]) -> Result<()> {
-    let folder = root.join(&args.output);
-    std::fs::create_dir_all(&folder)?;
-    let path = folder.join("joined.md");
-    std::fs::write(&path, page(root, args, rows)?)?;
-    println!("wrote {}", path.display());
-    Ok(())
+    write_page(&root.join(&args.output), "joined.md", &page(root, args, rows)?)
 }
 
 fn page(root: &Path, args: &Args, rows: &[Row]) -> Result<String> {
