@@ -19,6 +19,7 @@
 mod acl_files;
 mod checkpoints;
 mod cluster_texts;
+mod cuts;
 mod data_files;
 mod dumps;
 mod foreign_configs;

@@ -6,7 +6,7 @@ use wire::memcached::binary::{
     Access, Encoder, HEADER_BYTES, InvalidMagic, Refusal, Request, Rules, next_request,
 };
 
-use crate::rng::Rng;
+use crate::cuts::check_cuts;
 
 /// What came out of the stream, in order.
 #[derive(Debug, PartialEq)]
@@ -23,19 +23,13 @@ pub fn memcached_binary(data: &[u8]) {
     let access = [Access::Free, Access::Stranger, Access::Known][usize::from(seed % 3)];
     // A small limit, so that small inputs reach it.
     let rules = Rules { value_max_bytes: 100, access };
-    let whole = read(stream, &rules, |_| stream.len());
-    let mut rng = Rng::new(u64::from(*seed));
-    let pieces = read(stream, &rules, |available| available + 1 + rng.below(30));
-    assert_eq!(whole, pieces, "how a stream is cut changes nothing");
-    let bytewise = read(stream, &rules, |available| available + 1);
-    assert_eq!(whole, bytewise, "nor does its arriving byte by byte");
+    check_cuts(stream.len(), (*seed, 30), |grow| read(stream, &rules, grow));
 }
 
-/// `grow` says how many bytes of the stream have arrived after the next read.
 fn read<'a>(
     stream: &'a [u8],
     rules: &Rules,
-    mut grow: impl FnMut(usize) -> usize,
+    grow: &mut dyn FnMut(usize) -> usize,
 ) -> Vec<Event<'a>> {
     let mut events = Vec::new();
     let mut start = 0_usize;

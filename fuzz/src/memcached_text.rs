@@ -6,7 +6,7 @@ use wire::memcached::{
     Rejection, next_command,
 };
 
-use crate::rng::Rng;
+use crate::cuts::check_cuts;
 
 /// What came out of the stream, in order.
 #[derive(Debug, PartialEq)]
@@ -22,19 +22,13 @@ pub fn memcached_text(data: &[u8]) {
     let Some((seed, stream)) = data.split_first() else { return };
     // Small limits, so that small inputs reach them.
     let limits = Limits { value_max_bytes: 100, get_line_max_bytes: 2500 };
-    let whole = read(stream, &limits, |_| stream.len());
-    let mut rng = Rng::new(u64::from(*seed));
-    let pieces = read(stream, &limits, |available| available + 1 + rng.below(9));
-    assert_eq!(whole, pieces, "how a stream is cut changes nothing");
-    let bytewise = read(stream, &limits, |available| available + 1);
-    assert_eq!(whole, bytewise, "nor does its arriving byte by byte");
+    check_cuts(stream.len(), (*seed, 9), |grow| read(stream, &limits, grow));
 }
 
-/// `grow` says how many bytes of the stream have arrived after the next read.
 fn read<'a>(
     stream: &'a [u8],
     limits: &Limits,
-    mut grow: impl FnMut(usize) -> usize,
+    grow: &mut dyn FnMut(usize) -> usize,
 ) -> Vec<Event<'a>> {
     let mut events = Vec::new();
     let mut parser = Parser::default();

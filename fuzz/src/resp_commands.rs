@@ -6,7 +6,7 @@ use wire::resp::{
     ServerCommand, StringCommand, next_command, parse_hot,
 };
 
-use crate::rng::Rng;
+use crate::cuts::check_cuts;
 
 /// What came out of the stream, in order.
 #[derive(Debug, PartialEq)]
@@ -23,19 +23,13 @@ pub fn resp_commands(data: &[u8]) {
     // Small limits, so that small inputs reach them.
     let limits = Limits { args_max: 20, inline_max_bytes: 200, ..Limits::new(300) };
     let limits = if seed % 4 == 3 { limits.before_auth() } else { limits };
-    let whole = read(stream, &limits, |_| stream.len());
-    let mut rng = Rng::new(u64::from(*seed));
-    let pieces = read(stream, &limits, |available| available + 1 + rng.below(9));
-    assert_eq!(whole, pieces, "how a stream is cut changes nothing");
-    let bytewise = read(stream, &limits, |available| available + 1);
-    assert_eq!(whole, bytewise, "nor does its arriving byte by byte");
+    check_cuts(stream.len(), (*seed, 9), |grow| read(stream, &limits, grow));
 }
 
-/// `grow` says how many bytes of the stream have arrived after the next read.
 fn read<'a>(
     stream: &'a [u8],
     limits: &Limits,
-    mut grow: impl FnMut(usize) -> usize,
+    grow: &mut dyn FnMut(usize) -> usize,
 ) -> Vec<Event<'a>> {
     let mut events = Vec::new();
     let mut parser = Parser::default();
