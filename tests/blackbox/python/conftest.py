@@ -42,6 +42,22 @@ def server(request, index):
     assert status == 0, f"the server ended with status {status}"
 
 
+@pytest.fixture(scope="module")
+def reference():
+    """The real servers, beside which the modules' requests are asked."""
+    running = servers.Reference()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module", params=servers.DEFAULT_INDEXES)
+def subject(request):
+    """Dovetail beside them."""
+    running = servers.Dovetail("--index", request.param)
+    yield running
+    running.stop()
+
+
 @pytest.fixture
 def client(server):
     with redis.Redis(host=servers.HOST, port=server.resp_port, protocol=2) as found:

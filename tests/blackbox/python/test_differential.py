@@ -22,13 +22,6 @@ SEEDS = range(8)
 COMMANDS_PER_SEED = 1500
 
 
-@pytest.fixture(scope="module")
-def reference():
-    running = servers.Reference()
-    yield running
-    running.stop()
-
-
 @pytest.fixture(scope="module", params=servers.INDEXES)
 def subject(request):
     running = servers.Dovetail("--index", request.param)

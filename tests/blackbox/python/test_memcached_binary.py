@@ -32,20 +32,6 @@ AUTH_ERROR, AUTH_CONTINUE, UNKNOWN = 0x20, 0x21, 0x81
 FAR = 4_000_000_000
 
 
-@pytest.fixture(scope="module")
-def reference():
-    running = servers.Reference()
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="module", params=servers.DEFAULT_INDEXES)
-def subject(request):
-    running = servers.Dovetail("--index", request.param)
-    yield running
-    running.stop()
-
-
 @pytest.fixture
 def wire(subject):
     with wires.BinaryWire(subject.memcached_port) as wire:

@@ -19,20 +19,6 @@ SEEDS = range(6)
 COMMANDS_PER_SEED = 1500
 
 
-@pytest.fixture(scope="module")
-def reference():
-    running = servers.Reference()
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="module", params=servers.DEFAULT_INDEXES)
-def subject(request):
-    running = servers.Dovetail("--index", request.param)
-    yield running
-    running.stop()
-
-
 @pytest.fixture
 def wire(subject):
     with wires.TextWire(subject.memcached_port) as wire:

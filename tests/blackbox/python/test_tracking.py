@@ -32,13 +32,6 @@ def reference():
     running.stop()
 
 
-@pytest.fixture(scope="module", params=servers.DEFAULT_INDEXES)
-def subject(request):
-    running = servers.Dovetail("--index", request.param)
-    yield running
-    running.stop()
-
-
 INVALIDATION = b">2\r\n$10\r\ninvalidate\r\n"
 
 

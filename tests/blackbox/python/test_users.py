@@ -82,13 +82,6 @@ COMMANDS = [
 
 
 @pytest.fixture(scope="module")
-def reference():
-    running = servers.Reference()
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="module")
 def subject():
     running = servers.Dovetail()
     yield running
