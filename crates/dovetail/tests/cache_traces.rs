@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{self, dovetail, text};
+use crate::support::{self, dovetail, text};
 
 fn run(arguments: &[&str]) -> Output {
     dovetail(&["sim", "cache"]).args(arguments).output().unwrap()
@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Output {
 
 #[track_caller]
 fn check_usage(arguments: &[&str], wants: &[&str]) {
-    common::check_usage(&[&["sim", "cache"][..], arguments].concat(), wants);
+    support::check_usage(&[&["sim", "cache"][..], arguments].concat(), wants);
 }
 
 #[track_caller]

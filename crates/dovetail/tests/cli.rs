@@ -6,7 +6,7 @@ use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Watchdog, check_error, dovetail, text};
+use crate::support::{Watchdog, check_error, dovetail, text};
 
 /// Runs to the end with `input` on standard input.
 fn run(arguments: &[&str], input: &str) -> Output {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{Watchdog, check_error, dovetail, text};
+use crate::support::{Watchdog, check_error, dovetail, text};
 
 const FREE_PORTS: [&str; 8] = ["--resp", "0", "--memcached", "0", "--native", "0", "--admin", "0"];
 

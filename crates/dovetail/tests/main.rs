@@ -7,7 +7,6 @@ mod cli;
 mod cluster;
 mod cluster_durable;
 mod command_line;
-mod common;
 mod durable;
 mod durable_disks;
 mod linearizable;
@@ -15,5 +14,6 @@ mod managers;
 mod memory;
 mod simulator;
 mod sockets;
+mod support;
 #[cfg(feature = "xdp")]
 mod xdp;

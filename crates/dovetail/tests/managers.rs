@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::dovetail;
+use crate::support::dovetail;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -3,7 +3,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use crate::common::{check_usage, dovetail, text};
+use crate::support::{check_usage, dovetail, text};
 
 fn run(arguments: &[&str]) -> Output {
     dovetail(arguments).output().unwrap()

@@ -13,15 +13,15 @@ use store::{
     Condition, Expiry, IndexKind, NoUpdate, Op, Outcome, Request, Session, Set, Sink, Store,
 };
 
-use crate::common::{self, Rng};
+use crate::support::{self, Rng};
 
 const NOW_MS: u64 = 1_000_000;
 const KEYS: u64 = 60;
 
 fn open(medium: MemoryMedium) -> Opened<MemoryMedium> {
-    let config = common::durable_config(IndexKind::Hash, 9 << 18);
+    let config = support::durable_config(IndexKind::Hash, 9 << 18);
     let new = NewData { now_ms: NOW_MS, data_id: 0x1234, recovers_damaged: false, threads: 1 };
-    common::open_durable(medium, config, new).expect("a log that opens")
+    support::open_durable(medium, config, new).expect("a log that opens")
 }
 
 /// A request's result: a value, a stored value, or nothing to do.

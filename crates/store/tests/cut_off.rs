@@ -5,8 +5,8 @@ use store::durable::{DataError, NewData, Opened};
 use store::medium::MemoryMedium;
 use store::{Condition, Expiry, IndexKind, NoUpdate, Op, Outcome, Pins, Request, Set, Sink};
 
-use crate::common::{durable_config, open_durable};
 use crate::durable::{MEMORY_BYTES, filled, new_data};
+use crate::support::{durable_config, open_durable};
 
 #[test]
 fn a_file_that_is_cut_off_is_refused_or_opened_with_what_is_left() {

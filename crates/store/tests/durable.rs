@@ -15,7 +15,7 @@ use store::{
     Store, StoreConfig, Tuning,
 };
 
-use crate::common::{Rng, durable_config, open_durable};
+use crate::support::{Rng, durable_config, open_durable};
 
 const START_MS: u64 = 1_000_000;
 

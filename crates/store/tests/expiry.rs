@@ -4,7 +4,7 @@ use base::UnixMillis;
 use store::request::{NoUpdate, Op, Outcome, Request, Set, Sink};
 use store::{Condition, Eviction, Expiry, IndexKind, Mode, Pins, Store, StoreConfig, Tuning};
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
@@ -27,7 +27,7 @@ fn what_expires_together_goes_together() {
             eviction: Eviction::S3Fifo,
             session_max: 2,
             hash_seed: 7,
-            ..common::config(index, Mode::Clean)
+            ..support::config(index, Mode::Clean)
         };
         let store = Store::open_tuned(config, Tuning::default()).expect("it fits");
         let mut session = store.session().unwrap();

@@ -15,7 +15,7 @@ use store::{
     Store, StoreConfig, Update, Verdict,
 };
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -66,10 +66,10 @@ impl World {
             index_bytes: 4096,
             session_max: 3,
             hash_seed: 7,
-            ..common::config(index, Mode::Clean)
+            ..support::config(index, Mode::Clean)
         };
         let new = NewData { now_ms: NOW.0, data_id: 1, recovers_damaged: false, threads: 1 };
-        let opened = common::open_durable(medium, config, new);
+        let opened = support::open_durable(medium, config, new);
         let Opened { store, mut committer, .. } = opened.unwrap();
         let durable = Arc::clone(store.durable().unwrap());
         durable.drive();

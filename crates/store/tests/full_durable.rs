@@ -13,7 +13,7 @@ use store::{
     StoreConfig,
 };
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -35,10 +35,10 @@ fn open_as(medium: MemoryMedium, index: IndexKind, recovers_damaged: bool) -> Op
         index_bytes: 4096,
         session_max: 3,
         hash_seed: 7,
-        ..common::config(index, Mode::Clean)
+        ..support::config(index, Mode::Clean)
     };
     let new = NewData { now_ms: NOW.0, data_id: 1, recovers_damaged, threads: 3 };
-    common::open_durable(medium, config, new).unwrap()
+    support::open_durable(medium, config, new).unwrap()
 }
 
 #[derive(Default)]

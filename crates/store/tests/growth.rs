@@ -8,7 +8,7 @@ use store::{
     Set, Sink, Store, StoreConfig,
 };
 
-use crate::common::{self, set};
+use crate::support::{self, set};
 
 const NOW: UnixMillis = UnixMillis(1);
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -26,7 +26,7 @@ fn open(mode: Mode) -> Arc<Store> {
         index_bytes: 512,
         eviction: Eviction::LruApprox,
         session_max: 2,
-        ..common::config(IndexKind::Hash, mode)
+        ..support::config(IndexKind::Hash, mode)
     })
     .unwrap()
 }

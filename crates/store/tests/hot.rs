@@ -14,7 +14,7 @@ use store::{
     Range, Request, Session, Set, Sink, Store, StoreConfig,
 };
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1000);
 
@@ -28,7 +28,7 @@ fn open(index: IndexKind, mode: Mode) -> Arc<Store> {
         item_max_bytes: 64 << 10,
         hash_seed: 5,
         batch: 8,
-        ..common::config(index, mode)
+        ..support::config(index, mode)
     })
     .unwrap()
 }

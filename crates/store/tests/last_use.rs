@@ -8,7 +8,7 @@ use store::{
     Condition, Eviction, Expiry, IndexKind, LastUse, Mode, Pins, Store, StoreConfig, Tuning,
 };
 
-use crate::common;
+use crate::support;
 
 fn open(index: IndexKind, notes_use: bool) -> Arc<Store> {
     let config = StoreConfig {
@@ -17,7 +17,7 @@ fn open(index: IndexKind, notes_use: bool) -> Arc<Store> {
         eviction: Eviction::S3Fifo,
         session_max: 2,
         hash_seed: 7,
-        ..common::config(index, Mode::Clean)
+        ..support::config(index, Mode::Clean)
     };
     Store::open_tuned(config, Tuning { notes_use, ..Tuning::default() }).expect("it fits")
 }

@@ -5,7 +5,6 @@
 #[cfg(not(loom))]
 mod backup;
 mod batch;
-mod common;
 mod cut_off;
 mod durable;
 mod eviction;
@@ -30,6 +29,7 @@ mod resize;
 mod scratch;
 mod several;
 mod space;
+mod support;
 mod threads;
 mod torture;
 mod touch;

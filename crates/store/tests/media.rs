@@ -13,7 +13,7 @@ use store::{
     Condition, Expiry, IndexKind, NoUpdate, Op, Outcome, Request, Session, Set, Sink, Store,
 };
 
-use crate::common::{self, Rng};
+use crate::support::{self, Rng};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const KEY_COUNT: u64 = 300;
@@ -41,9 +41,9 @@ fn file(path: &Path) -> LogFile {
 }
 
 fn open<M: Medium>(medium: M) -> Opened<M> {
-    let config = common::durable_config(IndexKind::Hash, 2 << 20);
+    let config = support::durable_config(IndexKind::Hash, 2 << 20);
     let new = NewData { now_ms: NOW.0, data_id: 5, recovers_damaged: false, threads: 1 };
-    common::open_durable(medium, config, new).expect("a log")
+    support::open_durable(medium, config, new).expect("a log")
 }
 
 struct Value(Option<Vec<u8>>);

@@ -11,7 +11,7 @@ use store::{
     Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
 };
 
-use crate::common;
+use crate::support;
 
 /// `None`, with a message, if the kernel does not let processes place memory.
 fn open(index: IndexKind, mode: Mode) -> Option<Arc<Store>> {
@@ -20,7 +20,7 @@ fn open(index: IndexKind, mode: Mode) -> Option<Arc<Store>> {
         index_bytes: 4 << 20,
         session_max: 2,
         hash_seed: 7,
-        ..common::config(index, mode)
+        ..support::config(index, mode)
     };
     let nodes = [NodeShare { node_id: 0, weight: 1 }; 2];
     let store = Store::open_on_nodes(config, Tuning::default(), &nodes).unwrap();

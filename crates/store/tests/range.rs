@@ -12,7 +12,7 @@ use store::{
     Op, Outcome, Pins, Range, RangeEnd, RangeSink, Request, Session, Set, Sink, Store, StoreConfig,
 };
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1000);
 
@@ -23,7 +23,7 @@ fn open(index: IndexKind) -> Arc<Store> {
         eviction: Eviction::Fifo,
         session_max: 4,
         hash_seed: 5,
-        ..common::config(index, Mode::Clean)
+        ..support::config(index, Mode::Clean)
     })
     .unwrap()
 }

@@ -12,7 +12,7 @@ use store::{
     Request, Session, Sink, Store, StoreConfig, Sweep,
 };
 
-use crate::common::{self, Rng};
+use crate::support::{self, Rng};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 
@@ -23,7 +23,7 @@ fn open(index: IndexKind, memory_bytes: u64) -> std::sync::Arc<Store> {
         session_max: 3,
         hash_seed: 5,
         batch: 8,
-        ..common::config(index, Mode::Clean)
+        ..support::config(index, Mode::Clean)
     };
     Store::open(config).expect("a store")
 }

@@ -16,7 +16,7 @@ use store::{
     Session, Sink, Store, StoreConfig, Sweep, Tuning,
 };
 
-use crate::common::{self, Rng};
+use crate::support::{self, Rng};
 
 const KEYS: u64 = 60;
 const SHARDS: usize = 2;
@@ -71,7 +71,7 @@ fn open(
     gone: &BTreeSet<u16>,
     checkpoint: Option<&Checkpoint>,
 ) -> Opened<FaultyMedium> {
-    let config = StoreConfig { session_max: 3, ..common::durable_config(index, 9 << 18) };
+    let config = StoreConfig { session_max: 3, ..support::durable_config(index, 9 << 18) };
     let new = NewData { now_ms: 1, data_id: 7, recovers_damaged: false, threads: 3 };
     let is_gone = |shard: u16| gone.contains(&shard);
     let beside = Beside { is_gone: &is_gone, checkpoint: checkpoint.cloned().map(Ok) };

@@ -9,7 +9,7 @@ use store::{
     Session, Set, Sink, Store, StoreConfig, Tended, Tuning,
 };
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1000);
 const MIB: u64 = 1 << 20;
@@ -21,7 +21,7 @@ fn config(mode: Mode) -> StoreConfig {
         index_bytes: 64 << 10,
         eviction: Eviction::S3Fifo,
         hash_seed: 42,
-        ..common::config(IndexKind::Hash, mode)
+        ..support::config(IndexKind::Hash, mode)
     }
 }
 

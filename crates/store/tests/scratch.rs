@@ -7,7 +7,7 @@ use base::UnixMillis;
 use store::request::{Item, NoUpdate, Op, Outcome, Request, Sink, Update, Verdict};
 use store::{Eviction, IndexKind, Mode, Pieces, Pins, ScratchRoom, Store, StoreConfig, Tuning};
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
@@ -98,7 +98,7 @@ fn open() -> Arc<Store> {
         session_max: 2,
         item_max_bytes: 4 << 20,
         hash_seed: 7,
-        ..common::config(IndexKind::Hash, Mode::Clean)
+        ..support::config(IndexKind::Hash, Mode::Clean)
     };
     Store::open_tuned(config, Tuning::default()).expect("it fits")
 }

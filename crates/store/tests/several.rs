@@ -9,7 +9,7 @@ use store::{
     Store, StoreConfig,
 };
 
-use crate::common;
+use crate::support;
 
 fn open(index: IndexKind, eviction: Eviction) -> Arc<Store> {
     Store::open(StoreConfig {
@@ -17,7 +17,7 @@ fn open(index: IndexKind, eviction: Eviction) -> Arc<Store> {
         index_bytes: 1 << 20,
         eviction,
         session_max: 2,
-        ..common::config(index, Mode::Evict)
+        ..support::config(index, Mode::Evict)
     })
     .unwrap()
 }

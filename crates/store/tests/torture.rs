@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use store::{Eviction, IndexKind, Mode, Store, StoreConfig};
 
-use crate::common;
+use crate::support;
 
 use shared::Shared;
 use worker::Worker;
@@ -130,7 +130,7 @@ fn config(mode: Mode, eviction: Eviction, lossy_index: bool) -> StoreConfig {
         session_max: THREADS + 1,
         hash_seed: 0,
         batch: 16,
-        ..common::config(IndexKind::Hash, mode)
+        ..support::config(IndexKind::Hash, mode)
     }
 }
 

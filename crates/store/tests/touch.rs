@@ -8,7 +8,7 @@ use store::{
     Sink, Store, StoreConfig, Update, Verdict,
 };
 
-use crate::common;
+use crate::support;
 
 struct Touch(Option<UnixMillis>);
 
@@ -60,7 +60,7 @@ fn check(index: IndexKind, value_len: usize) {
         memory_bytes: 8 << 20,
         index_bytes: 1 << 20,
         huge_pages: HugePages::Auto,
-        ..common::config(index, Mode::Clean)
+        ..support::config(index, Mode::Clean)
     });
     let store = store.unwrap();
     let mut session = store.session().unwrap();

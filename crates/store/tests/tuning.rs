@@ -7,7 +7,7 @@ use store::{
     Store, StoreConfig, Tuning,
 };
 
-use crate::common;
+use crate::support;
 
 struct Ignore;
 
@@ -24,7 +24,7 @@ fn log_used_bytes(tuning: Tuning) -> u64 {
         index_bytes: 4096,
         hash_seed: 7,
         huge_pages: HugePages::Auto,
-        ..common::config(IndexKind::Hash, Mode::Clean)
+        ..support::config(IndexKind::Hash, Mode::Clean)
     };
     let store = Store::open_tuned(config, tuning).unwrap();
     let mut session = store.session().unwrap();

@@ -9,7 +9,7 @@ use store::{
     StoreConfig,
 };
 
-use crate::common::{self, set};
+use crate::support::{self, set};
 
 const NOW: UnixMillis = UnixMillis(1000);
 /// More batches of reads than one write should have to wait for.
@@ -43,7 +43,7 @@ fn is_told_while_another(index: IndexKind, rewritten: u64, read: Read) -> bool {
         memory_bytes: 8 << 20,
         index_bytes: 1 << 20,
         session_max: 2,
-        ..common::config(index, Mode::Clean)
+        ..support::config(index, Mode::Clean)
     });
     let store = store.unwrap();
     let (mut reader, mut writer) = (store.session().unwrap(), store.session().unwrap());
@@ -126,7 +126,7 @@ fn refusals_of_a_cache(index: IndexKind, seed: u64) -> u64 {
         eviction: Eviction::S3Fifo,
         session_max: WRITERS as usize,
         hash_seed: 5,
-        ..common::config(index, Mode::Evict)
+        ..support::config(index, Mode::Evict)
     });
     let store = store.unwrap();
     let write = |writer: u64| {
@@ -184,7 +184,7 @@ fn check_cache_waits(index: IndexKind, len_bytes: usize) {
         index_bytes: 1 << 20,
         session_max: 2,
         item_max_bytes: 4 << 20,
-        ..common::config(index, Mode::Evict)
+        ..support::config(index, Mode::Evict)
     });
     let store = store.unwrap();
     let (mut reader, mut writer) = (store.session().unwrap(), store.session().unwrap());

@@ -14,7 +14,7 @@ use store::{
     Set, Sink, Store, StoreConfig, Tuning,
 };
 
-use crate::common;
+use crate::support;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 const MEMORY_BYTES: u64 = 8 << 20;
@@ -25,7 +25,7 @@ fn config(index: IndexKind, mode: Mode) -> StoreConfig {
         index_bytes: 4096,
         eviction: Eviction::S3Fifo,
         session_max: 3,
-        ..common::config(index, mode)
+        ..support::config(index, mode)
     }
 }
 

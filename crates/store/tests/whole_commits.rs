@@ -15,7 +15,7 @@ use store::{
     StoreConfig,
 };
 
-use crate::common::{self, Rng};
+use crate::support::{self, Rng};
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
 /// Values that are moved; each has a name of its own at first.
@@ -55,9 +55,9 @@ fn open<M: Medium>(medium: M, index: IndexKind) -> Opened<M> {
 }
 
 fn try_open<M: Medium>(medium: M, index: IndexKind) -> Result<Opened<M>, DataError> {
-    let config = StoreConfig { session_max: 2, ..common::durable_config(index, 24 << 20) };
+    let config = StoreConfig { session_max: 2, ..support::durable_config(index, 24 << 20) };
     let new = NewData { now_ms: NOW.0, data_id: 0x5678, recovers_damaged: false, threads: 2 };
-    common::open_durable(medium, config, new)
+    support::open_durable(medium, config, new)
 }
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use store::{
     StoreConfig,
 };
 
-use crate::common::{self, set};
+use crate::support::{self, set};
 
 const NOW: UnixMillis = UnixMillis(1);
 /// Longer than two segments of the smallest kind.
@@ -52,7 +52,7 @@ fn open(mode: Mode, eviction: Eviction) -> std::sync::Arc<Store> {
         index_bytes: 1 << 20,
         eviction,
         session_max: 2,
-        ..common::config(IndexKind::Hash, mode)
+        ..support::config(IndexKind::Hash, mode)
     })
     .expect("the sizes are valid")
 }

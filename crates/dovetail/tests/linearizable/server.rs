@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Watchdog, dovetail};
+use crate::support::{Watchdog, dovetail};
 
 /// What every server is started with; any of it may be given again.
 const FIXED: &str = "serve --resp 0 --memcached 0 --native 0 --admin off --threads 3 --memory 1GiB";

@@ -11,11 +11,11 @@ use store::{
     StoreConfig,
 };
 
-use crate::common::{self, set};
+use crate::support::{self, set};
 
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    common::index_kind(module_path!())
+    support::index_kind(module_path!())
 }
 
 /// Heads of the smallest index: one for each of its partitions. Eight keys do not let it grow.
@@ -27,7 +27,7 @@ fn open() -> Arc<Store> {
         index_bytes: 512,
         eviction: Eviction::LruApprox,
         huge_pages: HugePages::Auto,
-        ..common::config(index_kind(), Mode::Evict)
+        ..support::config(index_kind(), Mode::Evict)
     })
     .unwrap()
 }

@@ -11,11 +11,11 @@ use store::{
     Session, Set, Sink, Store, StoreConfig,
 };
 
-use crate::common;
+use crate::support;
 
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    common::index_kind(module_path!())
+    support::index_kind(module_path!())
 }
 
 const NOW: UnixMillis = UnixMillis(1);
@@ -48,7 +48,7 @@ impl Cache {
             index_bytes: 1 << 20,
             eviction,
             huge_pages: HugePages::Auto,
-            ..common::config(index_kind(), Mode::Evict)
+            ..support::config(index_kind(), Mode::Evict)
         })
         .unwrap();
         let session = store.session().unwrap();

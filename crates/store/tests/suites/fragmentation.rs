@@ -11,11 +11,11 @@ use store::{
     Session, Set, Sink, Store, StoreConfig, StoreStats,
 };
 
-use crate::common;
+use crate::support;
 
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    common::index_kind(module_path!())
+    support::index_kind(module_path!())
 }
 
 const POLICIES: [Eviction; 3] = [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo];
@@ -57,7 +57,7 @@ impl Driver {
             eviction,
             item_max_bytes: 4 << 20,
             huge_pages: HugePages::Auto,
-            ..common::config(index_kind(), mode)
+            ..support::config(index_kind(), mode)
         })
         .unwrap();
         let session = store.session().unwrap();

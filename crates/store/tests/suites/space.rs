@@ -10,11 +10,11 @@ use store::{
     Pins, Request, Session, Set, Sink, Store, StoreConfig,
 };
 
-use crate::common;
+use crate::support;
 
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    common::index_kind(module_path!())
+    support::index_kind(module_path!())
 }
 
 fn open(mode: Mode, eviction: Eviction) -> Arc<Store> {
@@ -28,7 +28,7 @@ fn open_with_index(mode: Mode, eviction: Eviction, index_bytes: u64) -> Arc<Stor
         eviction,
         item_max_bytes: 4 << 20,
         huge_pages: HugePages::Auto,
-        ..common::config(index_kind(), mode)
+        ..support::config(index_kind(), mode)
     })
     .unwrap()
 }

@@ -12,11 +12,11 @@ use store::{
     PinnedValue, Pins, Request, Set, Sink, Store, StoreConfig, Update, Verdict,
 };
 
-use crate::common;
+use crate::support;
 
 /// The index that this copy of the suite runs with.
 fn index_kind() -> IndexKind {
-    common::index_kind(module_path!())
+    support::index_kind(module_path!())
 }
 
 const KEYS: u64 = 400;
@@ -36,7 +36,7 @@ fn config(mode: Mode, lossy_index: bool, session_max: usize, memory_bytes: u64) 
         hash_seed: 7,
         batch: 16,
         huge_pages: HugePages::Auto,
-        ..common::config(index_kind(), mode)
+        ..support::config(index_kind(), mode)
     }
 }
 
