@@ -13,6 +13,8 @@
 //! I2: every layer is read by the same [`Kind::read`], so an error differs only in its place.
 //! I3: the output of `--print-config` reads back to the same values.
 //! I4: the table has no setting for a feature that is not built.
+//!
+//! What CONFIG SET may change has a row in handlers/src/resp/config/live.rs too.
 
 pub mod file;
 pub mod layers;

@@ -10,7 +10,11 @@
 //!  replicate   writes through the control thread, and how a node applies them
 //! ```
 //!
-//! The protocol is the crate `cluster`, without I/O. What a warm file keeps: `runtime::warm`.
+//! Without a cluster there is neither View nor `replicate`: reads and writes go to the worker's
+//! session. The Gate exists with a data directory and `--durability fsync`.
+//!
+//! It knows no connection. The protocol is the crate `cluster`, without I/O; its links are in
+//! `cluster-io`. What a warm file keeps: `runtime::warm`.
 
 pub mod cluster;
 pub mod durable;

@@ -25,7 +25,7 @@
 //!
 //! # Invariants
 //! I1: per round a connection is read at most once and written at most once, unless its output
-//!     holds pinned values.
+//!     holds pinned values, or replies of other workers or messages come later in the round.
 //! I2: the wall clock is read once per round.
 //! I3: a worker that sleeps in the kernel has parked its session (K12).
 //!
