@@ -362,9 +362,12 @@ fn must_wait(gather: &mut Gather<'_, '_>, slot: usize, id: Option<CommandId>) ->
 
 /// An inline command with escapes: its words are not in the input, so it runs by itself.
 fn rewritten(gather: &mut Gather<'_, '_>, slot: usize, bytes: &[u8]) -> bool {
-    let limits = limits(gather.core, slot);
-    let parsed = next_command(&mut Parser::default(), bytes, &limits);
-    let Parsed::Done { value, consumed_bytes } = parsed else { return true };
+    // The line was within its limit, and its words have no others.
+    let parsed = next_command(&mut Parser::default(), bytes, &Limits::new(usize::MAX));
+    let Parsed::Done { value, consumed_bytes } = parsed else {
+        debug_assert!(false, "a rewritten command is a whole one");
+        return true;
+    };
     let mut inner = gather.apart();
     let ran = command(&mut inner, slot, value, &bytes[..consumed_bytes]);
     if !ran {

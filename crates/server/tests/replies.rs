@@ -68,6 +68,26 @@ fn a_quoted_command_is_answered_in_slices_too() {
     client.ask("CLIENT REPLY SKIP\r\nCOMMAND DOCS\r\nPING\r\n", "+PONG\r\n");
 }
 
+/// Limits of arrays are none of inline commands, whose line has one: with escapes, too.
+#[test]
+fn an_escaped_command_is_answered_whatever_its_words() {
+    let long = "v".repeat(20_000);
+    let config = Config { max_item_size_bytes: 16 << 10, ..config() };
+    let server = TestServer::with(Config { requirepass: Some("pw".to_owned()), ..config });
+    let mut client = server.resp();
+    for words in [" k".repeat(20), format!(" k {long}")] {
+        let denied = "-NOAUTH Authentication required.\r\n";
+        client.ask(format!("\"\\x4dGET\"{words}\r\nMGET{words}\r\n"), denied.repeat(2));
+    }
+    client.ask("AUTH pw\r\n", "+OK\r\n");
+    for escaped in [format!("SET k \"\\x76{long}\""), format!("SET k v{long}")] {
+        client.ask("MULTI\r\nSET a 1\r\n", "+OK\r\n+QUEUED\r\n");
+        client.ask(format!("{escaped}\r\nSET b 1\r\n"), "+QUEUED\r\n+QUEUED\r\n");
+        client.ask("EXEC\r\nSTRLEN k\r\n", "*3\r\n+OK\r\n+OK\r\n+OK\r\n:20001\r\n");
+        client.ask("DEL k\r\n", ":1\r\n");
+    }
+}
+
 #[test]
 fn keys_of_a_command_are_told_in_slices_with_their_flags() {
     let server = small_server();

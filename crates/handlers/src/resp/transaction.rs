@@ -274,8 +274,8 @@ pub(super) fn exec(gather: &mut Gather<'_, '_>, caller: Caller) {
 }
 
 fn exec_queued(gather: &mut Gather<'_, '_>, caller: Caller, transaction: &Transaction) {
-    let limits = super::limits(gather.core, caller.slot);
-    let commands = parse_again(transaction, &limits);
+    // Limits were checked when the commands were framed.
+    let commands = parse_again(transaction, &Limits::new(usize::MAX));
     gather.only_reads &=
         commands.iter().all(|queued| queued.parsed.as_ref().is_ok_and(is_plain_read));
     let key_count = commands.iter().flat_map(keys_of).count();
