@@ -1,7 +1,7 @@
 //! Each worker's counters of clients that a door refuses.
 
+use super::Cell;
 use super::totals::totals;
-use super::{Cell, WorkerCounters};
 
 /// One worker's counters.
 #[derive(Debug, Default)]
@@ -37,20 +37,5 @@ impl DoorCells {
     /// Counts a client that is refused, by a closed door or in protected mode.
     pub fn turn_away(&self, is_closed: bool) {
         if is_closed { self.closed.add(1) } else { self.protected.add(1) }
-    }
-}
-
-impl DoorTotals {
-    /// Of all workers.
-    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> DoorTotals {
-        let mut totals = DoorTotals::default();
-        workers.for_each(|worker| totals.add(&worker.doors));
-        totals
-    }
-
-    /// The counts since `baseline`.
-    pub(super) fn since(mut self, baseline: &DoorTotals) -> DoorTotals {
-        self.subtract(baseline);
-        self
     }
 }

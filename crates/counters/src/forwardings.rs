@@ -108,19 +108,11 @@ impl ForwardingTotals {
         workers: impl Iterator<Item = &'a WorkerCounters> + Clone,
     ) -> ForwardingTotals {
         let depth = |worker: &WorkerCounters| worker.forwardings.queue_depth.get();
-        let mut totals = ForwardingTotals {
+        ForwardingTotals {
             queue_depth: workers.clone().map(depth).collect(),
             pins_held: held(workers.clone()),
-            ..ForwardingTotals::default()
-        };
-        workers.for_each(|worker| totals.add(&worker.forwardings));
-        totals
-    }
-
-    /// The counts since `baseline`; the depths are the present ones.
-    pub(super) fn since(mut self, baseline: &ForwardingTotals) -> ForwardingTotals {
-        self.subtract(baseline);
-        self
+            ..ForwardingTotals::sum_rows(workers.map(|worker| &worker.forwardings))
+        }
     }
 
     /// Times that the router found no worker, by the metric's word for the reason.

@@ -689,21 +689,19 @@ impl Totals {
         meta::add_to_commands(&mut commands, &forms);
         let native = NativeTotals::of(&commands, workers.clone());
         let units = workers.clone().map(|worker| worker.turn_work_units_max.get());
-        let mut totals = Totals {
+        Totals {
             native,
-            tls: TlsTotals::sum(workers.clone()),
-            doors: DoorTotals::sum(workers.clone()),
-            udp: UdpTotals::sum(workers.clone()),
+            tls: TlsTotals::sum_rows(workers.clone().map(|worker| &worker.tls)),
+            doors: DoorTotals::sum_rows(workers.clone().map(|worker| &worker.doors)),
+            udp: UdpTotals::sum_rows(workers.clone().map(|worker| &worker.udp)),
             forwardings: ForwardingTotals::sum(workers.clone()),
             commands,
             forms,
             turn_work_units_max: units.max().unwrap_or(0),
             compaction_open: workers.clone().map(|worker| worker.compaction.open.get()).sum(),
             worker_busy_ns: workers.clone().map(|worker| worker.busy_ns.get()).collect(),
-            ..Totals::default()
-        };
-        workers.for_each(|worker| totals.add(worker));
-        totals
+            ..Totals::sum_rows(workers)
+        }
     }
 
     /// The counts since `baseline` was taken; the number of open connections stays.
@@ -716,11 +714,12 @@ impl Totals {
             *now = now.saturating_sub(*then);
         }
         self.subtract(baseline);
-        self.tls = self.tls.since(&baseline.tls);
-        self.doors = self.doors.since(&baseline.doors);
-        self.udp = self.udp.since(&baseline.udp);
+        self.tls.subtract(&baseline.tls);
+        self.doors.subtract(&baseline.doors);
+        self.udp.subtract(&baseline.udp);
         self.native = self.native.since(&baseline.native);
-        self.forwardings = self.forwardings.since(&baseline.forwardings);
+        // The depths of queues are the present ones.
+        self.forwardings.subtract(&baseline.forwardings);
         self
     }
 

@@ -138,14 +138,12 @@ impl NativeTotals {
     ) -> NativeTotals {
         let is_native = |command: &&CommandTotals| command.protocol == Protocol::Native;
         let cells = workers.map(|worker| &worker.native);
-        let mut totals = NativeTotals {
+        NativeTotals {
             requests: commands.iter().filter(is_native).map(|command| command.calls).sum(),
             zone_bytes: cells.clone().map(|native| native.zone_bytes.get()).sum(),
             worker_frames_in: cells.clone().map(|native| native.frames_in.get()).collect(),
-            ..NativeTotals::default()
-        };
-        cells.for_each(|native| totals.add(native));
-        totals
+            ..NativeTotals::sum_rows(cells)
+        }
     }
 
     /// The counts since `baseline` was taken; the numbers of open sessions and clients stay.

@@ -1,7 +1,7 @@
 //! Each worker's counters of TLS connections.
 
+use super::Cell;
 use super::totals::totals;
-use super::{Cell, WorkerCounters};
 
 /// One worker's counters.
 #[derive(Debug, Default)]
@@ -31,19 +31,4 @@ totals! {
     }
     arrays {}
     others {}
-}
-
-impl TlsTotals {
-    /// Of all workers.
-    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> TlsTotals {
-        let mut totals = TlsTotals::default();
-        workers.for_each(|worker| totals.add(&worker.tls));
-        totals
-    }
-
-    /// The counts since `baseline`.
-    pub(super) fn since(mut self, baseline: &TlsTotals) -> TlsTotals {
-        self.subtract(baseline);
-        self
-    }
 }

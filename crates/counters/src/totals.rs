@@ -3,7 +3,7 @@
 //! ```text
 //!  counters { /// Frames of replies.          the field of the totals
 //!             frames_out = frames_out, }      the cell of each worker
-//!     ─▶ struct, `add` (one worker's cells), `subtract` (what a baseline had)
+//!     ─▶ struct, `sum_rows` (of all workers), `subtract` (a baseline)
 //! ```
 //!
 //! A counter that is not a row is neither summed nor reset, so it cannot be one without the other.
@@ -26,6 +26,13 @@ macro_rules! totals {
         }
 
         impl $Totals {
+            /// The rows of all workers.
+            pub(crate) fn sum_rows<'a>(cells: impl Iterator<Item = &'a $Cells>) -> $Totals {
+                let mut totals = $Totals::default();
+                cells.for_each(|cells| totals.add(cells));
+                totals
+            }
+
             /// Adds the rows of one worker.
             fn add(&mut self, cells: &$Cells) {
                 $(self.$name += cells.$($cell).+.get();)*
@@ -35,7 +42,7 @@ macro_rules! totals {
             }
 
             /// Subtracts the rows of `baseline`.
-            fn subtract(&mut self, baseline: &$Totals) {
+            pub(crate) fn subtract(&mut self, baseline: &$Totals) {
                 $(self.$name = self.$name.saturating_sub(baseline.$name);)*
                 $(for (now, then) in self.$array.iter_mut().zip(baseline.$array) {
                     *now = now.saturating_sub(then);

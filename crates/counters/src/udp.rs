@@ -1,7 +1,7 @@
 //! Counters of memcached over UDP, besides those of its commands.
 
+use super::Cell;
 use super::totals::totals;
-use super::{Cell, WorkerCounters};
 
 /// One worker's counters.
 #[derive(Debug, Default)]
@@ -88,19 +88,4 @@ totals! {
         drops = drops: UdpDrop::ALL.len(),
     }
     others {}
-}
-
-impl UdpTotals {
-    /// Of all workers.
-    pub(super) fn sum<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> UdpTotals {
-        let mut totals = UdpTotals::default();
-        workers.for_each(|worker| totals.add(&worker.udp));
-        totals
-    }
-
-    /// The counts since `baseline`.
-    pub(super) fn since(mut self, baseline: &UdpTotals) -> UdpTotals {
-        self.subtract(baseline);
-        self
-    }
 }
