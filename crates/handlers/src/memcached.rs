@@ -70,16 +70,9 @@ pub fn feed_memcached<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [
     let value_max_bytes = usize::try_from(gather.core.value_max_bytes).unwrap_or(usize::MAX);
     let limits = Limits::new(value_max_bytes);
     let (mut at, mut last_bytes) = (0, 0);
-    if gather.core.connections[slot].memcached().dump.is_some() {
-        at = dump_on(gather, slot);
-        if at == 0 {
-            return Fed::up_to(0, 0);
-        }
-    } else if !gather.routes()
-        && gather.may_parse(slot)
-        && let Some(reading) = gather.core.connections[slot].memcached().reading.take()
-    {
-        at = read_on(gather, slot, reading, input);
+    if !gather.core.connections[slot].is_between_replies() {
+        let Some(resumed_bytes) = resume(gather, slot, input) else { return Fed::up_to(0, 0) };
+        at = resumed_bytes;
     }
     loop {
         at += swallow(gather, slot, &input[at..]);
@@ -95,6 +88,7 @@ pub fn feed_memcached<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [
             && let Some(reading) = gather.core.connections[slot].memcached().reading.take()
         {
             at += read_on(gather, slot, reading, rest);
+            gather.core.connections[slot].end_turned_away();
             continue;
         }
         let parser = &mut gather.core.connections[slot].memcached().parser;
@@ -130,6 +124,26 @@ pub fn feed_memcached<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [
             }
         }
     }
+}
+
+/// Continues the command that is answered in parts; returns how many bytes of it are done. `None`:
+/// nothing of the input may be parsed now.
+#[cold]
+fn resume<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [u8]) -> Option<usize> {
+    let mut at = 0;
+    if gather.core.connections[slot].memcached().dump.is_some() {
+        at = dump_on(gather, slot);
+        if at == 0 {
+            return None;
+        }
+    } else if !gather.routes()
+        && gather.may_parse(slot)
+        && let Some(reading) = gather.core.connections[slot].memcached().reading.take()
+    {
+        at = read_on(gather, slot, reading, input);
+    }
+    gather.core.connections[slot].end_turned_away();
+    Some(at)
 }
 
 /// Before a command: whether it may begin.

@@ -107,6 +107,7 @@ pub fn feed_resp<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [u8]) 
         if at == 0 {
             return Fed::up_to(0, 0);
         }
+        gather.core.connections[slot].end_turned_away();
     }
     loop {
         if at == input.len() || !gather.may_parse(slot) {

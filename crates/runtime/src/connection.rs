@@ -132,12 +132,12 @@ pub enum Ending {
     Now,
 }
 
-/// A client that a door has turned away: it is not read any more.
+/// A client that a door has turned away: no more of its commands begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
     /// The line that tells it goes behind all replies that are under way.
     Untold(&'static [u8]),
-    /// The line was sent, or would stand within another reply.
+    /// The line was sent, or its connection ended within another reply.
     Told,
 }
 
@@ -303,8 +303,11 @@ impl Connection {
         }
     }
 
-    /// The line for a client that was turned away and is not told yet.
+    /// The line for a client that was turned away and is not told yet, if it is not told later.
     pub fn take_denial(&mut self) -> Option<&'static [u8]> {
+        if !self.is_closing() {
+            return None;
+        }
         let Some(TurnedAway::Untold(line)) = self.turned_away else { return None };
         self.turned_away = Some(TurnedAway::Told);
         self.is_between_replies().then_some(line)
@@ -322,7 +325,16 @@ impl Connection {
     pub fn turn_away(&mut self, line: &'static [u8]) {
         self.log_out();
         self.turned_away = Some(TurnedAway::Untold(line));
-        if self.ending != Ending::Now {
+        self.end_turned_away();
+    }
+
+    /// Ends it if it was turned away, but not within a reply: a command that is answered in parts
+    /// may have written, and a reply that waits comes first. Called before a next command could
+    /// begin.
+    pub fn end_turned_away(&mut self) {
+        let ends =
+            self.turned_away.is_some() && self.ending == Ending::Open && self.is_between_replies();
+        if ends {
             self.ending = Ending::AfterFlush;
         }
     }
@@ -476,6 +488,7 @@ impl Connection {
                 (memcached.reading, memcached.dump) = (None, None);
             }
         }
+        self.end_turned_away();
     }
 
     /// What MULTI lacks for the copy that it keeps of the large command on its way; it may take so

@@ -438,6 +438,42 @@ fn in_a_namespace_a_denial_stands_behind_the_replies_under_way() {
 }
 
 #[test]
+fn a_denial_stands_behind_a_reply_in_parts() {
+    run_in_a_namespace("in_a_namespace_a_denial_stands_behind_a_reply_in_parts");
+}
+
+/// A door that closes while clients have read the first part of a long reply.
+#[test]
+#[ignore = "needs a network namespace: the test above runs it in one, in cargo xtask test"]
+fn in_a_namespace_a_denial_stands_behind_a_reply_in_parts() {
+    const KEYS: usize = 100;
+    const VALUE_BYTES: usize = 1 << 20;
+    for (threads, cr_threads) in [(1, None), (3, Some(1))] {
+        let files = Files::new();
+        let requirepass = Some("x".to_owned());
+        let config = Config { requirepass, threads, cr_threads, ..config() };
+        let server = start(&files, false, "0.0.0.0", config);
+        let port = server.server().resp_addr().unwrap().port();
+        let resp = SocketAddr::new(FAR.parse().unwrap(), port);
+        let mut boss = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
+        boss.ask("AUTH x\r\n", "+OK\r\n");
+        boss.ask("ACL SETUSER nop on nopass +@all ~*\r\n", "+OK\r\n");
+        let value = "v".repeat(VALUE_BYTES);
+        boss.ask(format!("*3\r\n$3\r\nSET\r\n$1\r\nv\r\n${VALUE_BYTES}\r\n{value}\r\n"), "+OK\r\n");
+        let mut client = Client::connect(resp);
+        client.ask("AUTH nop x\r\n", "+OK\r\n");
+        client.send(format!("MGET{}\r\nGET v\r\n", " v".repeat(KEYS)));
+        client.expect(format!("*{KEYS}\r\n"));
+        boss.ask("ACL SETUSER default nopass\r\n", "+OK\r\n");
+        for _ in 0..KEYS {
+            client.expect(format!("${VALUE_BYTES}\r\n{value}\r\n"));
+        }
+        let said = String::from_utf8(client.read_to_end()).unwrap();
+        assert!(said.starts_with("-DENIED ") && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
 #[ignore = "needs a network namespace: the test above runs it in one, in cargo xtask test"]
 fn in_a_namespace_strangers_are_denied_as_the_last_password_goes() {
     let files = Files::new();

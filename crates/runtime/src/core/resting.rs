@@ -102,6 +102,7 @@ impl Core {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.client.id == client_id && connection.ending == Ending::Resting {
             connection.ending = ending;
+            connection.end_turned_away();
             self.touch(slot);
         }
     }

@@ -282,6 +282,7 @@ fn send<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) -> bool {
 #[cold]
 fn tell_turned_away<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
     let connection = &mut worker.core.connections[slot];
+    connection.end_turned_away();
     if connection.awaiting.is_empty()
         && let Some(line) = connection.take_denial()
     {

@@ -184,6 +184,7 @@ fn hand_over_from<E: Home, P: Poller>(
     let Some(mut connection) = worker.core.connections.remove(slot) else { return };
     if connection.ending == Ending::Resting {
         connection.ending = Ending::Open; // It is answered sooner, and there.
+        connection.end_turned_away();
     }
     // It fails only if it is not polled.
     let _ = worker.poller.remove(connection.socket.as_fd());

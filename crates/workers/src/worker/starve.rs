@@ -60,6 +60,9 @@ pub(super) fn refuse_too_large<E: Home, P: Poller>(worker: &mut Worker<E, P>, sl
 
 /// Refuses a long command of a client that has not logged in, or one without room.
 pub(super) fn refuse_stranger<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
+    if worker.core.connections[slot].turned_away.is_some() {
+        return worker.core.touch(slot); // It is told another line.
+    }
     refuse_unfinished(
         worker,
         slot,
