@@ -224,15 +224,16 @@ pub struct Args {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use clap::Parser;
 
     use super::*;
 
+    /// A command line of nothing but these arguments.
     #[derive(Parser)]
-    struct Command {
+    pub(crate) struct Command {
         #[command(flatten)]
-        args: Args,
+        pub(crate) args: Args,
     }
 
     #[test]

@@ -376,12 +376,7 @@ mod tests {
     use workload::Popularity;
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::args::tests::Command;
 
     fn plan(line: &str) -> Result<Plan, BenchError> {
         let words = std::iter::once("bench").chain(line.split_whitespace());

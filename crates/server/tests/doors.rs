@@ -389,6 +389,22 @@ fn a_denial_stands_behind_the_replies_under_way() {
     run_in_a_namespace("in_a_namespace_a_denial_stands_behind_the_replies_under_way");
 }
 
+/// A server with a user without a password, its address beyond loopback, and a client of default.
+fn start_for_nop(
+    threads: usize,
+    cr_threads: Option<usize>,
+) -> (Files, TestServer, SocketAddr, Client) {
+    let files = Files::new();
+    let requirepass = Some("x".to_owned());
+    let config = Config { requirepass, threads, cr_threads, ..config() };
+    let server = start(&files, false, "0.0.0.0", config);
+    let port = server.server().resp_addr().unwrap().port();
+    let mut boss = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
+    boss.ask("AUTH x\r\n", "+OK\r\n");
+    boss.ask("ACL SETUSER nop on nopass +@all ~*\r\n", "+OK\r\n");
+    (files, server, SocketAddr::new(FAR.parse().unwrap(), port), boss)
+}
+
 /// A door that closes while commands are under way: at another worker, in the same round, or in the
 /// client's own EXEC.
 #[test]
@@ -396,15 +412,7 @@ fn a_denial_stands_behind_the_replies_under_way() {
 fn in_a_namespace_a_denial_stands_behind_the_replies_under_way() {
     const PAIRS: usize = 1_000;
     for (threads, cr_threads) in [(1, None), (3, Some(1))] {
-        let files = Files::new();
-        let requirepass = Some("x".to_owned());
-        let config = Config { requirepass, threads, cr_threads, ..config() };
-        let server = start(&files, false, "0.0.0.0", config);
-        let port = server.server().resp_addr().unwrap().port();
-        let resp = SocketAddr::new(FAR.parse().unwrap(), port);
-        let mut boss = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
-        boss.ask("AUTH x\r\n", "+OK\r\n");
-        boss.ask("ACL SETUSER nop on nopass +@all ~*\r\n", "+OK\r\n");
+        let (_files, _server, resp, mut boss) = start_for_nop(threads, cr_threads);
         boss.ask("SET a value\r\n", "+OK\r\n");
         for way in ["ACL SETUSER default nopass", "CONFIG SET requirepass \"\""] {
             for _ in 0..15 {
@@ -449,15 +457,7 @@ fn in_a_namespace_a_denial_stands_behind_a_reply_in_parts() {
     const KEYS: usize = 100;
     const VALUE_BYTES: usize = 1 << 20;
     for (threads, cr_threads) in [(1, None), (3, Some(1))] {
-        let files = Files::new();
-        let requirepass = Some("x".to_owned());
-        let config = Config { requirepass, threads, cr_threads, ..config() };
-        let server = start(&files, false, "0.0.0.0", config);
-        let port = server.server().resp_addr().unwrap().port();
-        let resp = SocketAddr::new(FAR.parse().unwrap(), port);
-        let mut boss = Client::connect(SocketAddr::from(([127, 0, 0, 1], port)));
-        boss.ask("AUTH x\r\n", "+OK\r\n");
-        boss.ask("ACL SETUSER nop on nopass +@all ~*\r\n", "+OK\r\n");
+        let (_files, _server, resp, mut boss) = start_for_nop(threads, cr_threads);
         let value = "v".repeat(VALUE_BYTES);
         boss.ask(format!("*3\r\n$3\r\nSET\r\n$1\r\nv\r\n${VALUE_BYTES}\r\n{value}\r\n"), "+OK\r\n");
         let mut client = Client::connect(resp);

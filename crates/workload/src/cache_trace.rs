@@ -47,6 +47,15 @@ pub struct CacheRequest {
     pub access: Access,
 }
 
+/// T2: what a reader returns for `next`, and whether it ends with it.
+fn end_after(
+    is_done: &mut bool,
+    next: Result<Option<CacheRequest>, TraceError>,
+) -> Option<Result<CacheRequest, TraceError>> {
+    *is_done = !matches!(next, Ok(Some(_)));
+    next.transpose()
+}
+
 /// Length of a key where the trace has none.
 const KEY_LEN_UNKNOWN_BYTES: u32 = 16;
 /// Sixty-four letters that every protocol allows in a key: eleven of them encode 64 bits.

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 use base::KeyHasher;
 
 use crate::cache_trace::columns::{Columns, Layout, TimeUnit};
-use crate::cache_trace::{Access, CacheRequest, TraceError};
+use crate::cache_trace::{Access, CacheRequest, TraceError, end_after};
 
 /// The longest line: no request needs more, and a file without line ends is not a trace.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -143,9 +143,8 @@ impl<R: BufRead> Iterator for CsvReader<R> {
         if self.is_done {
             return None;
         }
-        let next = self.next_request().transpose();
-        self.is_done = !matches!(next, Some(Ok(_)));
-        next
+        let next = self.next_request();
+        end_after(&mut self.is_done, next)
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::io::{BufRead, ErrorKind};
 
-use crate::cache_trace::{Access, CacheRequest, TraceError};
+use crate::cache_trace::{Access, CacheRequest, TraceError, end_after};
 
 /// Of one request.
 pub const RECORD_BYTES: usize = 24;
@@ -69,8 +69,7 @@ impl<R: BufRead> Iterator for OracleGeneralReader<R> {
         if self.is_done {
             return None;
         }
-        let next = self.next_request().transpose();
-        self.is_done = !matches!(next, Some(Ok(_)));
-        next
+        let next = self.next_request();
+        end_after(&mut self.is_done, next)
     }
 }
