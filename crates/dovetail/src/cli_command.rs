@@ -4,7 +4,7 @@
 //! ```text
 //!  settings ─▶ address, password ─▶ way ─┐
 //!  arguments ──────────────┐             │
-//!  lines ─▶ words ─▶ words ┴▶ session ◀──┘ ─▶ reply ─▶ raw, or as a terminal shows it
+//!  lines ─▶ split_words ────┴▶ session ◀──┘ ─▶ reply ─▶ raw, or as a terminal shows it
 //!                              ├ RESP: the words as they are
 //!                              └ native: an order, understood whole before anything is sent
 //! ```
@@ -14,7 +14,6 @@ mod prompt;
 mod reply;
 mod session;
 mod way;
-mod words;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

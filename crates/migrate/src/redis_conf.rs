@@ -10,7 +10,8 @@
 //! I2: the list of ignored directives never contains a password.
 
 mod translate;
-mod words;
+
+use wire::resp::split_words;
 
 pub use translate::import;
 
@@ -55,7 +56,7 @@ pub fn directives(file: &[u8]) -> Result<Vec<Directive>, Mistake> {
         }
         let line = index + 1;
         let what = "quotes are not closed, or something follows them without a space";
-        let mut words = words::split(trimmed).ok_or(Mistake { line, what })?.into_iter();
+        let mut words = split_words(trimmed).ok_or(Mistake { line, what })?.into_iter();
         let Some(name) = words.next() else { continue };
         let name = String::from_utf8_lossy(&name).to_ascii_lowercase();
         found.push(Directive { line, name, values: words.collect() });

@@ -45,7 +45,7 @@ pub use error_code::ErrorCode;
 pub use foreign::is_foreign_command;
 pub use glob::{Glob, NameGlob, PatternError, STEPS_PER_BYTE, glob_prefix};
 pub use limits::Limits;
-pub use parser::{Parser, parse_hot};
+pub use parser::{Parser, parse_hot, split_words};
 pub use protocol_error::ProtocolError;
 pub use range::{LexBound, RangeRequest};
 pub use reply::{Encoder, Protocol};

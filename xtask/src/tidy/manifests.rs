@@ -75,7 +75,7 @@ const ARROWS: [(&str, &str); 37] = [
     ("migrate", "wire"),
     (
         "dovetail",
-        "server config host sessions replication sim bench client cluster cluster-io migrate",
+        "server config host sessions replication sim bench client cluster cluster-io migrate wire",
     ),
     ("fuzz", "migrate wire store policy client server counters sessions cluster cluster-io"),
     // The judge of histories.

@@ -7,9 +7,10 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
+use wire::resp::split_words;
+
 use super::reply::{Form, Reply};
 use super::session::{NoReply, Session};
-use super::words;
 use crate::failure::{Failure, print, print_bytes};
 
 /// Reads and answers one line after another.
@@ -50,6 +51,8 @@ pub fn run(session: &mut Session, form: Form) -> Result<(), Failure> {
     if failed_count > 0 { Err(Failure::Silent(1)) } else { Ok(()) }
 }
 
+const UNBALANCED: &str = "unbalanced quotes: close each before a blank or the line's end";
+
 enum Answer {
     /// The answer to an empty line.
     Nothing,
@@ -59,7 +62,7 @@ enum Answer {
 }
 
 fn answer(session: &mut Session, line: &[u8]) -> Result<Answer, String> {
-    let words = words::split(line).map_err(|error| error.to_string())?;
+    let words = split_words(line).ok_or(UNBALANCED)?;
     match words.as_slice() {
         [] => return Ok(Answer::Nothing),
         [word] if [&b"quit"[..], b"exit"].contains(&&word.to_ascii_lowercase()[..]) => {

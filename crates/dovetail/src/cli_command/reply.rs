@@ -116,7 +116,7 @@ fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// Quotes the bytes so that `words` reads the same bytes back.
+/// Quotes the bytes so that `split_words` reads the same bytes back.
 fn quote(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in bytes {
@@ -197,6 +197,6 @@ mod tests {
         let bytes: Vec<u8> = (0..=255).collect();
         let mut quoted = Vec::new();
         quote(&bytes, &mut quoted);
-        assert_eq!(super::super::words::split(&quoted), Ok(vec![bytes]));
+        assert_eq!(wire::resp::split_words(&quoted), Some(vec![bytes]));
     }
 }

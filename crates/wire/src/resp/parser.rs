@@ -25,6 +25,7 @@ use super::protocol_error::ProtocolError;
 use crate::Parsed;
 
 pub use hot::parse_hot;
+pub use inline::split_words;
 
 /// The scan state of the command at the front of the input. One per connection.
 ///

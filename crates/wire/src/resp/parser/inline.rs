@@ -53,28 +53,36 @@ pub(crate) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&rest[..end], &rest[end..]))
 }
 
-/// Appends the line's words as a multibulk. The line's quotes are balanced.
-pub(crate) fn rewrite(line: &[u8], out: &mut Vec<u8>) {
-    let count = count_words(line).map_or(0, |words| words.count);
-    let mut number = itoa::Buffer::new();
-    out.push(b'*');
-    out.extend_from_slice(number.format(count).as_bytes());
-    out.extend_from_slice(b"\r\n");
-    let mut word = Vec::new();
+/// The words of a line, with their escapes resolved; `None` if its quotes are not balanced.
+/// Lines of configuration files and of a prompt are split like inline commands.
+pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
     let mut rest = skip_blanks(line);
     while !rest.is_empty() {
-        word.clear();
+        let mut word = Vec::new();
         let after = read_word(rest, |piece| match piece {
             Piece::Byte(byte) | Piece::Escaped(byte) => word.push(byte),
             Piece::Quote => {}
-        });
-        let Some(after) = after else { return };
+        })?;
+        words.push(word);
+        rest = skip_blanks(after);
+    }
+    Some(words)
+}
+
+/// Appends the line's words as a multibulk. The line's quotes are balanced.
+pub(crate) fn rewrite(line: &[u8], out: &mut Vec<u8>) {
+    let words = split_words(line).unwrap_or_default();
+    let mut number = itoa::Buffer::new();
+    out.push(b'*');
+    out.extend_from_slice(number.format(words.len()).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for word in words {
         out.push(b'$');
         out.extend_from_slice(number.format(word.len()).as_bytes());
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&word);
         out.extend_from_slice(b"\r\n");
-        rest = skip_blanks(after);
     }
 }
 
@@ -164,4 +172,58 @@ fn ends_word(byte: u8) -> bool {
 fn skip_blanks(line: &[u8]) -> &[u8] {
     let start = line.iter().position(|byte| !is_blank(*byte)).unwrap_or(line.len());
     &line[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_words;
+
+    #[track_caller]
+    fn check(line: &[u8], want: &[&[u8]]) {
+        let want = want.iter().map(|word| word.to_vec()).collect();
+        assert_eq!(split_words(line), Some(want), "{}", line.escape_ascii());
+    }
+
+    #[test]
+    fn blanks_part_words() {
+        check(b"", &[]);
+        check(b" \t\r\n", &[]);
+        check(b"  get\tk \r\n", &[b"get", b"k"]);
+        check(b"maxmemory   2gb\t", &[b"maxmemory", b"2gb"]);
+    }
+
+    #[test]
+    fn double_quotes_keep_blanks_and_know_escapes() {
+        check(br#"set k "a b""#, &[b"set", b"k", b"a b"]);
+        check(br#""a\x00b\xfF""#, &[b"a\0b\xff"]);
+        check(br#""\n\r\t\b\a\"\\\q""#, &[b"\n\r\t\x08\x07\"\\q"]);
+        check(br#""\xg1" save """#, &[b"xg1", b"save", b""]);
+        check(br#"ab"c d""#, &[b"abc d"]);
+    }
+
+    #[test]
+    fn single_quotes_keep_all_but_an_escaped_quote() {
+        check(br"'a b' 'it\'s' '\n' ''", &[b"a b", b"it's", br"\n", b""]);
+    }
+
+    #[test]
+    fn a_quote_is_closed_before_a_blank_or_the_end() {
+        let half = r#"half"way "in"#;
+        for line in
+            [r#"get "k"#, "get 'k", r#"get "k"x"#, "get 'k'x", r#"get "k\"#, r#""a""b""#, half]
+        {
+            assert_eq!(split_words(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_split_or_refused(line: Vec<u8>) {
+            let counted = super::count_words(&line).map(|words| words.count as usize);
+            let words = split_words(&line);
+            assert_eq!(words.as_ref().map(Vec::len), counted);
+            let words_bytes: usize = words.into_iter().flatten().map(|word| word.len()).sum();
+            assert!(words_bytes <= line.len());
+        }
+    }
 }
