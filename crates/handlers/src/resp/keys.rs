@@ -71,7 +71,7 @@ pub(super) fn refuse_long_keys<'a>(
     caller: Caller,
     keys: Keys<'a>,
 ) -> bool {
-    refuse_long_key(gather, caller, keys)
+    keys.len_bytes_bound() > store::KEY_LEN_MAX_BYTES && refuse_long_key(gather, caller, keys)
 }
 
 /// The check for any keys.

@@ -112,9 +112,12 @@ pub(super) fn values_slice(
 ) -> Slice {
     let mut keys = Keys::among(walk.keys.walk(command), walk.step);
     let answered_count = read_snapshot(gather, caller, keys);
+    if answered_count == 0 || answered_count == keys.len() {
+        return Slice::Last;
+    }
     keys.by_ref().take(answered_count).for_each(drop);
     walk.keys = keys.arguments().0.place_in(command);
-    if keys.is_empty() || answered_count == 0 { Slice::Last } else { Slice::More }
+    Slice::More
 }
 
 /// Reads the first of these keys at one moment; returns how many have been answered.

@@ -213,6 +213,11 @@ impl<'a> Keys<'a> {
         Keys::stepped(arguments, step)
     }
 
+    /// No key is longer than all remaining bytes of the command.
+    pub fn len_bytes_bound(&self) -> usize {
+        self.iter.rest.len()
+    }
+
     /// How many keys are left.
     pub fn len(&self) -> usize {
         self.iter.len().div_ceil(self.step as usize)
