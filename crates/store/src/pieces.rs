@@ -38,7 +38,9 @@ impl<'v> Pieces<'v> {
 
     /// The value in one piece, in the memory of `made`.
     pub fn gathered(self) -> Vec<u8> {
+        let more_bytes = self.len_bytes() - self.made.len();
         let Pieces { before, mut made, after: [first, second] } = self;
+        made.reserve_exact(more_bytes);
         if made.is_empty() {
             made.extend_from_slice(before);
         } else if !before.is_empty() {

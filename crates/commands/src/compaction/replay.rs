@@ -5,15 +5,17 @@
 //! I1: each request gets the outcome that the store would have given it, had the requests of the
 //!     group run one by one; versions excepted (I5 of the module above).
 //! I2: nothing is written before [`Executor::write`], so the group can be given up until then.
+//! I3: no value is made or kept that is longer than [`SCRATCH_BYTES_MAX`]: such a group is given up
+//!     before, for this memory is not booked.
 
 use base::UnixMillis;
 use policy::window::{Change, Executor, FinalWrite};
-use store::Session;
 use store::pin::Pins;
 use store::request::{
     Condition, Effect, Expiry, Item, Op, Outcome, Request, Set, Sink, Unmet, Update, Verdict,
     fold_token,
 };
+use store::{Pieces, Session};
 
 use super::SCRATCH_BYTES_MAX;
 use super::find::Member;
@@ -132,13 +134,26 @@ impl<'x> Replay<'x> {
         update: &Rmw<'_>,
         value: &mut Option<KeptItem>,
     ) -> (Kept, Change) {
-        let mut bytes = std::mem::take(self.value);
-        bytes.clear();
         let old = value.as_ref().map(|old| old.item(key, self.scratch));
-        let verdict = update.apply(old.as_ref(), &mut bytes);
+        if update.made_len_max(old.as_ref()) > SCRATCH_BYTES_MAX {
+            return self.give_up();
+        }
+        let mut pieces = Pieces::in_buffer(std::mem::take(self.value));
+        let verdict = update.apply_in_pieces(old.as_ref(), &mut pieces);
+        if pieces.len_bytes() > SCRATCH_BYTES_MAX {
+            *self.value = pieces.made;
+            return self.give_up();
+        }
+        let mut bytes = pieces.gathered();
         let result = self.carry_out(key, verdict, &mut bytes, value);
         *self.value = bytes;
         result
+    }
+
+    /// I3: the outcomes from here on are discarded.
+    fn give_up(&mut self) -> (Kept, Change) {
+        self.is_too_long = true;
+        (Kept::Miss, Change::Unchanged)
     }
 
     fn carry_out(
@@ -233,7 +248,7 @@ impl<'r> Executor<Member<'r>> for Replay<'_> {
 
     fn replay(&mut self, member: &Member<'r>, value: &mut Option<KeptItem>) -> (Kept, Change) {
         if self.is_too_long {
-            return (Kept::Miss, Change::Unchanged);
+            return self.give_up();
         }
         let key = member.request.key;
         match &member.request.op {

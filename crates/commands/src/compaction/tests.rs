@@ -273,6 +273,26 @@ fn nothing_is_compacted_where_a_version_is_told() {
 }
 
 #[test]
+fn no_long_value_is_made_in_memory_that_is_not_booked() {
+    static LONG: [u8; 1 << 20] = [0; 1 << 20];
+    let store = store();
+    let mut session = store.session().unwrap();
+    let hash = store.key_hasher().hash(b"k");
+    let max_bytes = u64::MAX;
+    for update in [
+        Rmw::SetRange { offset_bytes: 1 << 20, value: Bounded { bytes: b"x", max_bytes } },
+        Rmw::SetBit { offset_bits: 8 << 20, bit: true },
+        Rmw::Append(Bounded { bytes: &LONG, max_bytes }),
+    ] {
+        let requests = [Request { key: b"k", hash, op: Op::Update(update) }; 10];
+        let mut compaction = Compaction::default();
+        compaction.execute(&mut session, NOW, &requests, &mut Lengths(Vec::new()));
+        assert_eq!(compaction.take_counted().given_up, 1, "{update:?}");
+        assert!(compaction.value.capacity() <= SCRATCH_BYTES_MAX, "{update:?}");
+    }
+}
+
+#[test]
 fn one_write_among_reads_goes_its_usual_way() {
     let ops = [Op::Get, blind_set(b"new"), Op::Get, Op::Get];
     assert_eq!(run_on_one_key(&ops, Tells::Nothing), (Compacted::default(), 1));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::UnixMillis;
 use cluster::message::Changed;
 use commands::rmw::{Refusal, Rmw};
+use dispatch::lanes::request_slot::payload_of;
 use store::request::{Effect, Item, Op, Outcome, Request, Set, Update, Verdict};
 
 /// The inputs of the answer besides the key.
@@ -33,6 +34,12 @@ pub(super) fn apply<'s>(
         },
         Op::Update(update) => {
             scratch.clear();
+            let made_bytes = update.made_len_max(old.as_ref());
+            if made_bytes > 0 {
+                // All at once: a buffer that grows is there twice.
+                let old_bytes = old.map_or(0, |old| old.value.len());
+                scratch.reserve_exact(made_bytes + payload_of(&request.op).len() + old_bytes);
+            }
             let verdict = update.apply(old.as_ref(), scratch);
             carry_out(request.key, verdict, old, context, scratch)
         }
