@@ -186,7 +186,7 @@ pub(super) const LIVE_SETTINGS: &[LiveSetting] = &[
         key: "slowlog-log-slower-than",
         show: |shared| shared.observations().slow_log.threshold_us().to_string(),
         take: |_, value| {
-            let us = number_or_time(value, (-1, i64::MAX), -1, |time| time.as_micros())?;
+            let us = number_or_time(value, (-1, i64::MAX), -1, (|time| time.as_micros(), "us"))?;
             let text = if us < 0 { "off".to_owned() } else { format!("{}us", us.min(DAY_US)) };
             Ok((change(move |it| it.observations().slow_log.set_threshold_us(us)), text))
         },
@@ -216,7 +216,7 @@ pub(super) const LIVE_SETTINGS: &[LiveSetting] = &[
         key: "latency-monitor-threshold",
         show: |shared| shared.observations().latency_monitor.threshold_ms().to_string(),
         take: |_, value| {
-            let ms = number_or_time(value, (0, i64::MAX), 0, |time| time.as_millis())?;
+            let ms = number_or_time(value, (0, i64::MAX), 0, (|time| time.as_millis(), "ms"))?;
             let text = match ms {
                 0 => "off".to_owned(),
                 ms => format!("{}ms", ms.min(DAY_US / 1000)),
@@ -406,11 +406,14 @@ fn number_or_time(
     value: &[u8],
     (least, most): (i64, i64),
     off: i64,
-    in_unit: fn(Duration) -> u128,
+    (in_unit, unit): (fn(Duration) -> u128, &str),
 ) -> Result<i64, Reason> {
     let text = text(value);
     match base::parse_duration(text) {
         _ if text.eq_ignore_ascii_case("off") => Ok(off),
+        Ok(time) if !time.is_zero() && in_unit(time) == 0 => {
+            Err(format!("argument must be off, or at least 1{unit}"))
+        }
         Ok(time) => Ok(i64::try_from(in_unit(time)).unwrap_or(i64::MAX)),
         Err(_) => integer(value, least, most),
     }
@@ -547,6 +550,8 @@ mod tests {
             }
             check(&shared, name, "soon", Err("argument couldn't be parsed into an integer"));
         }
+        let reason = "argument must be off, or at least 1ms";
+        check(&shared, "latency-monitor-threshold", "500us", Err(reason));
         let reason = "argument must be 0, off, or 1s to 31536000s";
         check(&shared, "idle-timeout", "999ms", Err(reason));
         assert!(find_live("batch").is_none());
