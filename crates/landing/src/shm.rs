@@ -64,7 +64,7 @@ pub use self::{
     client_end::{ClientConfig, ClientEnd, ConnectError, Woken},
     handshake::{BadWelcome, Refusal},
     layout::{BadRingSize, RING_BYTES_MAX, RING_BYTES_MIN, RingSize},
-    link::{Frame, Gone},
+    link::{Frame, Gone, HangUp},
     region::NotARegion,
     ring::Fault,
     server_end::{Peer, ServerEnd},

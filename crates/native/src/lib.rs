@@ -55,7 +55,7 @@ use runtime::core::Core;
 use runtime::engine::Engine;
 use runtime::shared::Shared;
 use runtime::shm_client::{ShmClient, ShmGuest};
-use shm::ShmPort;
+use shm::{AtDoor, ShmDoor, ShmPort};
 use shm_places::ShmPlaces;
 use transfers::Transfers;
 use udp::Helm;
@@ -213,6 +213,11 @@ impl Native {
         let clock = Clock::now(&core.shared);
         shm.serve(desk, &mut Service { engine, core, shop, clock });
         true
+    }
+
+    /// Accepts a client in shared memory, if one waits.
+    pub fn accept_shm(&self, door: &mut ShmDoor) -> std::io::Result<AtDoor> {
+        door.accept(&self.shop.sessions)
     }
 
     /// Takes a client in shared memory in; returns its place.

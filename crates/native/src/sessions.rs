@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use budget::{BufferBudget, Kind, Reservation};
-use landing::Sender;
+use landing::{Lane, Sender};
 use sessions::clients::Addresses;
 use wire::native::{Admission, Once, SessionId};
 
@@ -302,6 +302,13 @@ impl Sessions {
             table.end_oldest_untried(&self.addresses);
         }
         None
+    }
+
+    /// The lanes whose clients have a session that has sent a request (I4).
+    pub fn working_lanes(&self) -> Vec<Lane> {
+        let table = self.table();
+        let working = table.by_id.values().filter(|session| !session.is_untried());
+        working.filter_map(|session| session.peer.as_lane()).collect()
     }
 
     /// Ends a session. Returns whether there was one.

@@ -12,6 +12,8 @@
 //! I2: a worker sleeps only after it has told every client to ring.
 //! I3: a client belongs to one worker, or is in a mailbox on its way to another when roles change;
 //!     its rings, its unsent replies and its lane stay the same wherever it is.
+//! I4: while all places are taken and a client waits, the oldest client whose sessions sent no
+//!     request gives its place up: strangers keep out no client that has the key.
 //!
 //! # Limits
 //! The replies kept for a client are bounded by those to the frames of one round, and these by
@@ -21,19 +23,21 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use budget::{BufferBudget, Kind, Reservation};
 use config::Config;
 use config::StartError;
 use counters::WorkerCounters;
-use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, RingSize};
+use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, HangUp, RingSize};
 use landing::{Lane, Sender};
 use runtime::shm_client::{SLOT_BITS, ShmClient, ShmGuest};
 
 use super::desk::{Desk, Service};
 use super::greet::Shop;
 use super::outgoing::Outlet;
+use super::sessions::Sessions;
 use super::shm_places::CLIENTS_MAX;
 
 /// Frames taken from one client in one round, at most.
@@ -44,15 +48,47 @@ const ARENA_BYTES: usize = 512 << 10;
 
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
+/// A serial number has the bits of a lane that its place leaves.
+const SERIAL_MAX: u32 = u32::MAX >> SLOT_BITS;
+
+/// The time that a client has for its first request before its place may be given to another.
+const FIRST_REQUEST_MAX: Duration = Duration::from_millis(100);
+
+/// The time that a worker has to drop a client whose place is needed.
+const DROP_MAX: Duration = Duration::from_secs(1);
+
 /// Accepts clients for all workers.
 pub struct ShmDoor {
     acceptor: Acceptor,
     ring: RingSize,
     budget: Arc<BufferBudget>,
-    /// Serial number of the last lane.
-    serial: AtomicU32,
+    /// Serial number of the next lane.
+    serial: u32,
     /// The worker whose turn it is.
-    next_worker: AtomicUsize,
+    next_worker: usize,
+    /// The clients that are here, oldest first; some may have left.
+    admitted: VecDeque<Admitted>,
+}
+
+/// A client, whichever worker serves it.
+struct Admitted {
+    serial: u32,
+    since: Instant,
+    hang_up: HangUp,
+    /// Since when its place is needed.
+    hung_up_at: Option<Instant>,
+}
+
+/// The result of an attempt to accept.
+pub enum AtDoor {
+    /// No client waits.
+    NoClient,
+    /// A client waits for the place of another.
+    Waits,
+    /// A client was not admitted.
+    Refused,
+    /// A client.
+    Guest(ShmGuest),
 }
 
 impl ShmDoor {
@@ -77,30 +113,67 @@ impl ShmDoor {
             acceptor,
             ring,
             budget: Arc::clone(budget),
-            serial: AtomicU32::new(0),
-            next_worker: AtomicUsize::new(0),
+            serial: 0,
+            next_worker: 0,
+            admitted: VecDeque::new(),
         }))
     }
 
-    /// Accepts one waiting client, if there is any; `None` inside: it was not admitted.
-    pub fn accept(&self) -> io::Result<Option<Option<ShmGuest>>> {
+    /// Accepts one waiting client, if there is any.
+    pub fn accept(&mut self, sessions: &Sessions) -> io::Result<AtDoor> {
+        if self.acceptor.lacks_place() && self.needs_place(sessions, Instant::now()) {
+            return Ok(AtDoor::Waits);
+        }
         let end = match self.acceptor.accept()? {
-            Accepted::NoClient => return Ok(None),
+            Accepted::NoClient => return Ok(AtDoor::NoClient),
             Accepted::Client(end) => end,
             Accepted::Refused(refusal) => {
                 tracing::debug!("a client in shared memory was refused: {refusal}");
-                return Ok(Some(None));
+                return Ok(AtDoor::Refused);
             }
-            Accepted::Vanished => return Ok(Some(None)),
+            Accepted::Vanished => return Ok(AtDoor::Refused),
         };
-        let booked = Reservation::try_new(&self.budget, Kind::SharedMemory, rings_bytes(self.ring));
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(booked.map(|booked| ShmGuest { end, serial, booked })))
+        let rings_bytes = rings_bytes(self.ring);
+        let Some(booked) = Reservation::try_new(&self.budget, Kind::SharedMemory, rings_bytes)
+        else {
+            return Ok(AtDoor::Refused);
+        };
+        let serial = self.serial & SERIAL_MAX;
+        self.serial = serial + 1;
+        self.admitted.retain(|client| client.hang_up.is_held());
+        let (since, hang_up) = (Instant::now(), end.hang_up());
+        self.admitted.push_back(Admitted { serial, since, hang_up, hung_up_at: None });
+        Ok(AtDoor::Guest(ShmGuest { end, serial, booked }))
+    }
+
+    /// Whether a place will be free soon: the oldest client without a session that works gives its
+    /// place up, once it had its time (I4).
+    #[cold]
+    fn needs_place(&mut self, sessions: &Sessions, now: Instant) -> bool {
+        self.admitted.retain(|client| client.hang_up.is_held());
+        let is_recent = |at: Instant, max| now.saturating_duration_since(at) < max;
+        let mut hung_up = self.admitted.iter().filter_map(|client| client.hung_up_at);
+        if hung_up.any(|at| is_recent(at, DROP_MAX)) {
+            return true;
+        }
+        let working: Vec<u32> =
+            sessions.working_lanes().iter().map(|lane| lane.0 >> SLOT_BITS).collect();
+        let is_stranger = |client: &&mut Admitted| {
+            client.hung_up_at.is_none() && !working.contains(&client.serial)
+        };
+        let Some(oldest) = self.admitted.iter_mut().find(is_stranger) else { return false };
+        if !is_recent(oldest.since, FIRST_REQUEST_MAX) {
+            tracing::debug!("a client in shared memory that sent no request gives its place up");
+            oldest.hang_up.hang_up();
+            oldest.hung_up_at = Some(now);
+        }
+        true
     }
 
     /// The worker that serves the next client.
-    pub fn next_worker(&self, worker_count: usize) -> usize {
-        self.next_worker.fetch_add(1, Ordering::Relaxed) % worker_count.max(1)
+    pub fn next_worker(&mut self, worker_count: usize) -> usize {
+        self.next_worker = self.next_worker.wrapping_add(1);
+        self.next_worker % worker_count.max(1)
     }
 }
 

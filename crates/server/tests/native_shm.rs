@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::native::{Answer, answers_of, get, requests_frame, set};
 use crate::support::{PATIENCE, TestServer};
-use landing::shm::{ClientConfig, ClientEnd, ConnectError, Woken};
+use landing::shm::{ClientConfig, ClientEnd, ConnectError, Gone, Woken};
 use server::{Config, Poll, Server, Wanted};
 use wire::native::{
     Frame, Header, Hello, Kind, Op, Reason, Refusal, Request, RequestId, SessionId, Status,
@@ -221,11 +221,36 @@ fn more_clients_than_the_buffers_have_rings_for_are_refused() {
     let server = TestServer::with(Config { memory_bytes: 64 << 20, ..config("many") });
     let path = server.server().shared().config().shm.clone().unwrap();
     let connect = || ClientEnd::connect(&path, ClientConfig::default());
-    let clients: Vec<_> = (0..3).map(|_| connect().unwrap()).collect();
+    let mut clients: Vec<_> = (0..3).map(|_| Client::connect(&server)).collect();
+    clients.iter_mut().for_each(|client| drop(client.ask(&[get(b"k")])));
     assert!(matches!(connect(), Err(ConnectError::Refused(_))));
     drop(clients);
     wait_for(|| totals(&server).shm_clients == 0);
     connect().unwrap();
+}
+
+#[test]
+fn clients_that_send_no_request_keep_out_no_other() {
+    for threads in [1, 3] {
+        let config = Config { memory_bytes: 64 << 20, threads, ..config("silent") };
+        let server = TestServer::with(config);
+        let path = server.server().shared().config().shm.clone().unwrap();
+        let mut first = Client::connect(&server);
+        first.ask(&[set(b"k", b"v")]);
+        let mut silent: Vec<_> =
+            (0..2).map(|_| ClientEnd::connect(&path, ClientConfig::default()).unwrap()).collect();
+        let mut second = Client::connect(&server);
+        second.ask(&[get(b"k")]);
+        let oldest = &mut silent[0];
+        assert!(matches!(oldest.wait(Some(PATIENCE)), Err(Gone::HungUp)));
+        let mut third = Client::connect(&server);
+        third.ask(&[get(b"k")]);
+        assert!(matches!(
+            ClientEnd::connect(&path, ClientConfig::default()),
+            Err(ConnectError::Refused(_))
+        ));
+        first.ask(&[get(b"k")]);
+    }
 }
 
 #[test]

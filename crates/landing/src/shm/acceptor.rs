@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
@@ -84,6 +85,13 @@ impl Acceptor {
     /// The number of connected clients.
     pub fn client_count(&self) -> usize {
         self.client_count.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client waits that finds no place.
+    pub fn lacks_place(&self) -> bool {
+        let mut waiting = [PollFd::new(&self.claim.socket, PollFlags::IN)];
+        self.client_count() >= self.config.clients_max
+            && rustix::event::poll(&mut waiting, Some(&Timespec::default())) == Ok(1)
     }
 
     /// Accepts at most one waiting client; never blocks. An error is the system's, usually that

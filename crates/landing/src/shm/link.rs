@@ -7,9 +7,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use thiserror::Error;
 
 use crate::shm::channel::{Armed, Bell, Channel, Want};
@@ -41,12 +42,36 @@ pub struct Frame {
 /// One end of a connection.
 pub(crate) struct Link {
     channel: Channel,
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
+}
+
+/// Ends a connection from any thread: both ends find that the other side has gone. It keeps nothing
+/// of the connection alive.
+#[derive(Clone, Debug)]
+pub struct HangUp(Weak<OwnedFd>);
+
+impl HangUp {
+    /// Ends the connection; false: it has been dropped already.
+    pub fn hang_up(&self) -> bool {
+        let Some(socket) = self.0.upgrade() else { return false };
+        // It fails only if the other process has ended it before.
+        let _ = rustix::net::shutdown(&*socket, Shutdown::Both);
+        true
+    }
+
+    /// Whether this end of the connection still exists.
+    pub fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 impl Link {
     pub fn new(channel: Channel, socket: OwnedFd) -> Link {
-        Link { channel, socket }
+        Link { channel, socket: Arc::new(socket) }
+    }
+
+    pub fn hang_up(&self) -> HangUp {
+        HangUp(Arc::downgrade(&self.socket))
     }
 
     pub fn channel(&mut self) -> &mut Channel {

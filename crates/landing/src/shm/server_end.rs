@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::shm::channel::{Armed, Want};
-use crate::shm::link::{Frame, Gone, Link};
+use crate::shm::link::{Frame, Gone, HangUp, Link};
 use crate::shm::ring::Taken;
 
 /// The process at the other end, as the kernel reports it.
@@ -54,6 +54,11 @@ impl ServerEnd {
     /// The process at the other end.
     pub fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// Ends this connection, from any thread; the thread that serves it finds [`Gone::HungUp`].
+    pub fn hang_up(&self) -> HangUp {
+        self.link.hang_up()
     }
 
     /// The longest frame, in bytes, both ways.

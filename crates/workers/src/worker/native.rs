@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
+use ::native::shm::AtDoor;
 use base::roles::RolePlan;
 use host::poller::{Interest, Poller, Ready};
 use runtime::engine::Home;
@@ -47,11 +48,12 @@ pub(super) fn serve<E: Home, P: Poller>(worker: &mut Worker<E, P>, ready: &[Read
 /// Accepts the waiting clients in shared memory, and hands each to the worker whose turn it is.
 fn admit_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     for _ in 0..ADMIT_MAX {
-        let Some(door) = &worker.shm_door else { return };
-        match door.accept() {
-            Ok(None) => return,
-            Ok(Some(None)) => {}
-            Ok(Some(Some(guest))) => {
+        let (Some(door), Some(native)) = (&mut worker.shm_door, &worker.native) else { return };
+        match native.accept_shm(door) {
+            Ok(AtDoor::NoClient) => return,
+            Ok(AtDoor::Refused) => {}
+            Ok(AtDoor::Waits) => return pause_shm(worker),
+            Ok(AtDoor::Guest(guest)) => {
                 let worker_count = worker.core.shared.roles().plan().dispatchers;
                 let target = door.next_worker(worker_count);
                 if target == worker.core.worker.index() {
@@ -62,14 +64,18 @@ fn admit_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
             }
             Err(error) => {
                 tracing::warn!("clients in shared memory wait: {error}");
-                // Otherwise the door would be reported as ready at once, and the worker would
-                // spin.
-                let _ = worker.poller.remove(door.as_fd());
-                worker.listeners.note_pause();
-                return;
+                return pause_shm(worker);
             }
         }
     }
+}
+
+/// Stops accepting clients in shared memory for a while: their door would be reported as ready at
+/// once, and the worker would spin.
+fn pause_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    let Some(door) = &worker.shm_door else { return };
+    let _ = worker.poller.remove(door.as_fd());
+    worker.listeners.note_pause();
 }
 
 /// Serves a client in shared memory from now on.
