@@ -23,6 +23,7 @@ mod native;
 mod tls;
 mod totals;
 mod udp;
+mod verbs;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,7 @@ pub use meta::MetaForm;
 pub use native::{DropReason, NativeCells, NativeTotals};
 pub use tls::{TlsCells, TlsTotals};
 pub use udp::{UdpCells, UdpDrop, UdpTotals};
+pub use verbs::{MemcachedCommand, NativeCommand};
 
 /// A counter with one writing thread.
 #[derive(Debug, Default)]
@@ -332,119 +334,16 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandIndex(u16);
 
-/// memcached's commands, in the order of their counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the command of its name")]
-pub enum MemcachedCommand {
-    Get,
-    Gets,
-    Gat,
-    Gats,
-    Set,
-    Add,
-    Replace,
-    Append,
-    Prepend,
-    Cas,
-    Delete,
-    Incr,
-    Decr,
-    Touch,
-    FlushAll,
-    Version,
-    Verbosity,
-    Quit,
-    Stats,
-    Config,
-    Shutdown,
-    Mn,
-    Mg,
-    Ms,
-    Md,
-    Ma,
-    Me,
-    LruCrawler,
-    Watch,
-    RefreshCerts,
-    CacheMemlimit,
-    Noop,
-    Auth,
-    Unknown,
-}
-
-const MEMCACHED_NAMES: [&str; 34] = [
-    "get",
-    "gets",
-    "gat",
-    "gats",
-    "set",
-    "add",
-    "replace",
-    "append",
-    "prepend",
-    "cas",
-    "delete",
-    "incr",
-    "decr",
-    "touch",
-    "flush_all",
-    "version",
-    "verbosity",
-    "quit",
-    "stats",
-    "config",
-    "shutdown",
-    "mn",
-    "mg",
-    "ms",
-    "md",
-    "ma",
-    "me",
-    "lru_crawler",
-    "watch",
-    "refresh_certs",
-    "cache_memlimit",
-    "noop",
-    "auth",
-    "unknown",
-];
-
-/// The native protocol's ops, in the order of their counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is the op of its name")]
-pub enum NativeCommand {
-    Ping,
-    Get,
-    Pull,
-    Set,
-    Delete,
-    Incr,
-    Append,
-    Prepend,
-    Touch,
-    Range,
-    Unknown,
-}
-
-const NATIVE_NAMES: [&str; 11] = [
-    "ping", "get", "pull", "set", "delete", "incr", "append", "prepend", "touch", "range",
-    "unknown",
-];
-
-const _: () = {
-    assert!(NativeCommand::Unknown as usize + 1 == NATIVE_NAMES.len());
-    assert!(MemcachedCommand::Unknown as usize + 1 == MEMCACHED_NAMES.len());
-    assert!(CommandIndex::COUNT <= RAN_WORDS * 64);
-};
+const _: () = assert!(CommandIndex::COUNT <= RAN_WORDS * 64);
 
 impl CommandIndex {
     /// RESP commands, one for unknown ones, memcached commands, native ones, and forms of meta
     /// commands, which [`Totals`] adds to their commands.
     pub const COUNT: usize = CommandIndex::FORM_START + MetaForm::COUNT;
 
-    const FORM_START: usize = CommandIndex::NATIVE_START + NATIVE_NAMES.len();
+    const FORM_START: usize = CommandIndex::NATIVE_START + NativeCommand::COUNT;
 
-    const NATIVE_START: usize = CommandId::COUNT + 1 + MEMCACHED_NAMES.len();
+    const NATIVE_START: usize = CommandId::COUNT + 1 + MemcachedCommand::COUNT;
 
     /// A RESP command that is in no table.
     pub const UNKNOWN_RESP: CommandIndex = CommandIndex(CommandId::COUNT as u16);
@@ -484,23 +383,14 @@ impl CommandIndex {
 
     /// Whether the command at a position reads keys, may write them, or neither.
     pub fn access(index: usize) -> Option<Access> {
-        let (protocol, name) = CommandIndex::describe(index);
-        match (protocol, name) {
-            (_, "unknown") => None,
-            (Protocol::Resp, _) => {
-                let flags = Spec::all()[index].flags;
-                let reads = flags.contains(Flags::READONLY).then_some(Access::Read);
-                if flags.contains(Flags::WRITE) { Some(Access::Write) } else { reads }
+        match CommandIndex::verb(index) {
+            Verb::Resp(None) => None,
+            Verb::Resp(Some(spec)) => {
+                let reads = spec.flags.contains(Flags::READONLY).then_some(Access::Read);
+                if spec.flags.contains(Flags::WRITE) { Some(Access::Write) } else { reads }
             }
-            (_, "get" | "gets" | "mg" | "me" | "pull" | "range") => Some(Access::Read),
-            (
-                _,
-                "version" | "verbosity" | "quit" | "stats" | "config" | "shutdown" | "mn" | "ping"
-                | "lru_crawler" | "noop" | "auth",
-            ) => None,
-            // It changes only an expiry, and is answered with the values.
-            (_, "gat" | "gats") => Some(Access::Read),
-            _ => Some(Access::Write),
+            Verb::Memcached(position) => MemcachedCommand::access_at(position),
+            Verb::Native(position) => NativeCommand::access_at(position),
         }
     }
 
@@ -520,20 +410,34 @@ impl CommandIndex {
 
     /// The port and the name of the command at a position.
     pub fn describe(index: usize) -> (Protocol, &'static str) {
-        let unknown = usize::from(CommandIndex::UNKNOWN_RESP.0);
-        match index {
-            _ if index < unknown => (Protocol::Resp, Spec::all()[index].name),
-            _ if index == unknown => (Protocol::Resp, "unknown"),
-            _ if index >= CommandIndex::FORM_START => {
-                let command = MetaForm::ALL[index - CommandIndex::FORM_START].command();
-                (Protocol::Memcached, MEMCACHED_NAMES[command as usize])
-            }
-            _ if index >= CommandIndex::NATIVE_START => {
-                (Protocol::Native, NATIVE_NAMES[index - CommandIndex::NATIVE_START])
-            }
-            _ => (Protocol::Memcached, MEMCACHED_NAMES[index - unknown - 1]),
+        match CommandIndex::verb(index) {
+            Verb::Resp(spec) => (Protocol::Resp, spec.map_or("unknown", |spec| spec.name)),
+            Verb::Memcached(at) => (Protocol::Memcached, MemcachedCommand::name_at(at)),
+            Verb::Native(at) => (Protocol::Native, NativeCommand::name_at(at)),
         }
     }
+
+    fn verb(index: usize) -> Verb {
+        let unknown = usize::from(CommandIndex::UNKNOWN_RESP.0);
+        match index {
+            _ if index <= unknown => Verb::Resp(Spec::all().get(index)),
+            _ if index >= CommandIndex::FORM_START => {
+                let form = MetaForm::ALL[index - CommandIndex::FORM_START];
+                Verb::Memcached(form.command() as usize)
+            }
+            _ if index >= CommandIndex::NATIVE_START => {
+                Verb::Native(index - CommandIndex::NATIVE_START)
+            }
+            _ => Verb::Memcached(index - unknown - 1),
+        }
+    }
+}
+
+/// The row of a command; `None`: it is in no table.
+enum Verb {
+    Resp(Option<&'static Spec>),
+    Memcached(usize),
+    Native(usize),
 }
 
 /// One command's counts, summed over the workers.
