@@ -103,3 +103,10 @@ pub enum ConnectError {
         reason: Reason,
     },
 }
+
+impl ConnectError {
+    /// Whether no server has made the shared memory.
+    pub fn lacks_shm(&self) -> bool {
+        matches!(self, ConnectError::Shm { source: landing::shm::ConnectError::System(_), .. })
+    }
+}

@@ -12,8 +12,9 @@
 //! I2: a worker sleeps only after it has told every client to ring.
 //! I3: a client belongs to one worker, or is in a mailbox on its way to another when roles change;
 //!     its rings, its unsent replies and its lane stay the same wherever it is.
-//! I4: while all places are taken and a client waits, the oldest client whose sessions sent no
-//!     request gives its place up: strangers keep out no client that has the key.
+//! I4: while all places are taken and a client waits, the oldest client without a session that has
+//!     sent a request gives its place up. So clients without the key only delay one that has it: by
+//!     100 ms for as many that wait before it as there are places.
 //!
 //! # Limits
 //! The replies kept for a client are bounded by those to the frames of one round, and these by
@@ -88,7 +89,7 @@ pub enum AtDoor {
     /// A client was not admitted.
     Refused,
     /// A client.
-    Guest(ShmGuest),
+    Guest(Box<ShmGuest>),
 }
 
 impl ShmDoor {
@@ -143,7 +144,7 @@ impl ShmDoor {
         self.admitted.retain(|client| client.hang_up.is_held());
         let (since, hang_up) = (Instant::now(), end.hang_up());
         self.admitted.push_back(Admitted { serial, since, hang_up, hung_up_at: None });
-        Ok(AtDoor::Guest(ShmGuest { end, serial, booked }))
+        Ok(AtDoor::Guest(Box::new(ShmGuest { end, serial, booked })))
     }
 
     /// Whether a place will be free soon: the oldest client without a session that works gives its

@@ -153,7 +153,9 @@ fn hint(error: &ClientError) -> &'static str {
             "; --native-key-file takes the server's key"
         }
         ClientError::Connect(ConnectError::NoSession { .. }) => "",
-        ClientError::Connect(ConnectError::Shm { .. }) => "; `dovetail serve --shm PATH` makes it",
+        ClientError::Connect(error) if error.lacks_shm() => {
+            "; `dovetail serve --shm PATH` makes it"
+        }
         ClientError::Connect(_) => "; is `dovetail serve` running? --target takes its address",
         _ => "",
     }

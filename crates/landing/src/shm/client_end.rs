@@ -45,6 +45,9 @@ pub enum ConnectError {
     /// No server answers at the path, or the system refuses.
     #[error("cannot connect: {0}")]
     System(#[from] io::Error),
+    /// The server did not answer in time.
+    #[error("no answer in {} s: it has stopped, or others wait for a place too", .0.as_secs())]
+    TimedOut(Duration),
     /// The server refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -88,8 +91,17 @@ impl ClientEnd {
             rustix::net::sockopt::set_socket_timeout(&socket, direction, timeout)
                 .map_err(io::Error::from)?;
         }
-        rustix::net::connect(&socket, &address).map_err(io::Error::from)?;
-        let (welcome, file) = handshake::receive(&socket)?;
+        let timed_out = ConnectError::TimedOut(config.connect_timeout);
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::AGAIN) => return Err(timed_out),
+            connected => connected.map_err(io::Error::from)?,
+        }
+        let (welcome, file) = match handshake::receive(&socket) {
+            Err(BadWelcome::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(timed_out);
+            }
+            received => received?,
+        };
         let ring = match welcome {
             Welcome::Refused(refusal) => return Err(refusal.into()),
             Welcome::Region { ring } => ring,

@@ -111,6 +111,11 @@ fn translate(
     let is_text = directive.values.iter().all(|value| std::str::from_utf8(value).is_ok());
     match name {
         "user" => user(directive, imported),
+        // Without it, the server would have no password.
+        "requirepass" if !is_text => {
+            let what = "requirepass is no text in UTF-8: choose another password";
+            return Err(Mistake { line: directive.line, what });
+        }
         _ if !is_text => {
             let what = format!("line {}: {name}", directive.line);
             imported.ignore(what, "its value is no text in UTF-8");
@@ -346,6 +351,13 @@ mod tests {
         assert_eq!(found, settings, "{file}");
         let found: Vec<&str> = imported.ignored.iter().map(|it| it.what.as_str()).collect();
         assert_eq!(found, ignored, "{file}");
+    }
+
+    #[test]
+    fn a_password_is_never_left_out() {
+        let mistake = import(b"port 6380\nrequirepass \"\\xff\"").unwrap_err();
+        let text = "line 2: requirepass is no text in UTF-8: choose another password";
+        assert_eq!(mistake.to_string(), text);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::{
 use crate::listen::UnixListener;
 
 /// How long accepting is suspended when no descriptor is left.
-const PAUSE: Duration = Duration::from_millis(100);
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener of this worker.
 pub(super) struct Listener {
@@ -122,7 +122,7 @@ impl Listeners {
                  --max-connections"
             );
         }
-        self.note_pause();
+        self.note_pause(PAUSE);
         for listener in &self.all {
             // A listener that is not polled is simply not accepted from.
             let _ = poller.remove(listener.socket.as_fd());
@@ -130,8 +130,8 @@ impl Listeners {
     }
 
     /// Sets when all that accepts is polled again: the caller has stopped polling something else.
-    pub fn note_pause(&mut self) {
-        self.paused_until = Some(Instant::now() + PAUSE);
+    pub fn note_pause(&mut self, pause: Duration) {
+        self.paused_until = Some(Instant::now() + pause);
     }
 
     /// Whether the pause has ended just now.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use ::native::shm::AtDoor;
 use base::roles::RolePlan;
@@ -10,6 +11,7 @@ use runtime::engine::Home;
 use runtime::mailbox::Control;
 use runtime::shm_client::{ShmClient, ShmGuest};
 
+use super::listeners::PAUSE;
 use super::{
     TOKEN_PORT, TOKEN_RECEIVER, TOKEN_SHM, TOKEN_SHM_DOOR, TOKEN_UDP, TOKEN_UNIX_MEMCACHED, Worker,
     roles, udp,
@@ -17,6 +19,9 @@ use super::{
 
 /// Clients that one round takes in, at most.
 const ADMIT_MAX: usize = 16;
+
+/// The time between two looks whether a waiting client in shared memory has a place.
+const PLACE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves the datagrams that have arrived, and the doorbells that were rung.
 pub(super) fn serve<E: Home, P: Poller>(worker: &mut Worker<E, P>, ready: &[Ready]) {
@@ -52,19 +57,19 @@ fn admit_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
         match native.accept_shm(door) {
             Ok(AtDoor::NoClient) => return,
             Ok(AtDoor::Refused) => {}
-            Ok(AtDoor::Waits) => return pause_shm(worker),
+            Ok(AtDoor::Waits) => return pause_shm(worker, PLACE_PAUSE),
             Ok(AtDoor::Guest(guest)) => {
                 let worker_count = worker.core.shared.roles().plan().dispatchers;
                 let target = door.next_worker(worker_count);
                 if target == worker.core.worker.index() {
-                    adopt_shm(worker, guest);
+                    adopt_shm(worker, *guest);
                 } else {
-                    worker.core.shared.send(target, Control::Adopt(Box::new(guest)));
+                    worker.core.shared.send(target, Control::Adopt(guest));
                 }
             }
             Err(error) => {
                 tracing::warn!("clients in shared memory wait: {error}");
-                return pause_shm(worker);
+                return pause_shm(worker, PAUSE);
             }
         }
     }
@@ -72,10 +77,10 @@ fn admit_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
 
 /// Stops accepting clients in shared memory for a while: their door would be reported as ready at
 /// once, and the worker would spin.
-fn pause_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+fn pause_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>, pause: Duration) {
     let Some(door) = &worker.shm_door else { return };
     let _ = worker.poller.remove(door.as_fd());
-    worker.listeners.note_pause();
+    worker.listeners.note_pause(pause);
 }
 
 /// Serves a client in shared memory from now on.
