@@ -74,8 +74,8 @@ pub trait Engine {
         None
     }
 
-    /// Executes requests of one slot's shard where a cluster's writes are executed; otherwise like
-    /// [`Engine::execute`].
+    /// Executes the first requests, or all, of one slot's shard where a cluster's writes are
+    /// executed; otherwise like [`Engine::execute`].
     fn execute_apart(
         &mut self,
         now: UnixMillis,
@@ -83,7 +83,7 @@ pub trait Engine {
         sink: &mut dyn Answering,
     ) -> Apart {
         self.execute(now, requests, sink);
-        Apart::Done
+        Apart::Done { count: requests.len() }
     }
 
     /// Ends the group. Returns false if its replies must be discarded.

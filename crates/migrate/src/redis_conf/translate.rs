@@ -469,8 +469,8 @@ mod tests {
         check("something new", &[], &["line 1: something new"]);
         let imported = import(b"requirepass 'two words'").expect("it is one");
         assert_eq!(imported.settings[0].value, "two words");
-        let imported = import(b"requirepass \xff").expect("it is one");
-        assert_eq!(imported.ignored[0].what, "line 1: requirepass");
+        let imported = import(b"pidfile \xff").expect("it is one");
+        assert_eq!(imported.ignored[0].what, "line 1: pidfile");
         check("requirepass a\nrequirepass ''", &[], &[]);
         assert_eq!(import(b"\nsave \"").map_err(|mistake| mistake.line), Err(2));
     }

@@ -154,15 +154,20 @@ impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
     pub(super) fn run_apart(
         &mut self,
         slot: Slot,
-        (requests, pendings): (&[Request<'_, Rmw<'_>>], &[Pending]),
+        (mut requests, mut pendings): (&[Request<'_, Rmw<'_>>], &[Pending]),
         origins: &[Origin<'k>],
     ) {
-        let counters = self.core.counters();
-        let work = &self.core.native_work;
-        let mut answers = Answers { pendings, origins, out: &mut self.out, counters, work };
-        let apart = self.engine.execute_apart(self.core.now, (slot, requests), &mut answers);
-        if apart != Apart::NotExecuted {
-            return; // L3
+        while !requests.is_empty() {
+            let counters = self.core.counters();
+            let work = &self.core.native_work;
+            let mut answers = Answers { pendings, origins, out: &mut self.out, counters, work };
+            match self.engine.execute_apart(self.core.now, (slot, requests), &mut answers) {
+                Apart::Done { count } => {
+                    (requests, pendings) = (&requests[count..], &pendings[count..]);
+                }
+                Apart::NotExecuted => break,
+                Apart::Unknown => return, // L3
+            }
         }
         for pending in pendings {
             let origin = &origins[usize::from(pending.origin)];

@@ -20,6 +20,9 @@
 //!     all copies have, so possibly half of a group (K11).
 //! P2: no client gets an answer from a group that is not good: its changes may or may not take
 //!     effect.
+//! P3: outcomes are copies of values beside the ledger, so few of them wait at a time: a call that
+//!     has kept [`KEPT_BYTES_MAX`] is answered with the outcomes that it has, and its worker runs
+//!     the rest once it has told them. Values that no reply reports are not kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,6 +31,7 @@ use budget::BufferBudget;
 use cluster::message::{Change, ChangeKind, Changed, Hold};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
+use commands::compaction::Tells;
 use commands::rmw::{Refusal, Rmw};
 use dispatch::lanes::request_slot::{Origin, RequestSlot, payload_of};
 use store::Store;
@@ -38,6 +42,9 @@ use super::apply::{Context, apply};
 use super::flight::{self, Flight};
 use super::kind_of;
 use crate::cluster::room_bytes;
+
+/// The bytes of kept values at which a call computes no further request (P3).
+pub const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A worker's call to the control thread.
 pub enum GroupCall {
@@ -71,6 +78,8 @@ pub struct GroupChange {
     kind: ChangeKind,
     now: UnixMillis,
     value_max_bytes: u64,
+    /// Whether its reply may report a value (P3).
+    keeps_values: bool,
     flight: Flight,
     store: Arc<Store>,
     result: Mutex<Option<Kept>>,
@@ -114,9 +123,10 @@ struct KeptItem {
 }
 
 impl GroupChange {
-    /// Of one request, whose bytes are copied.
+    /// Of one request, whose bytes are copied, and of what its reply reports.
     pub fn new(
         request: &Request<'_, Rmw<'_>>,
+        tells: Tells,
         origin: &Origin<'_>,
         (store, budget): (&Arc<Store>, &Arc<BufferBudget>),
     ) -> GroupChange {
@@ -132,6 +142,7 @@ impl GroupChange {
             now: origin.now,
             value_max_bytes: item_max_bytes.saturating_sub(request.key.len() as u64),
             request_slot,
+            keeps_values: tells != Tells::Nothing || !matches!(request.op, Op::Set(_) | Op::Delete),
             flight: Flight::new(budget),
             store: Arc::clone(store),
             result: Mutex::default(),
@@ -168,6 +179,13 @@ impl GroupChange {
     /// Whether the node has computed it.
     pub fn is_computed(&self) -> bool {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The bytes of the values that its outcome keeps.
+    pub fn kept_bytes(&self) -> usize {
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let items = result.iter().flat_map(|kept| kept.old.iter().chain(&kept.new));
+        items.map(|item| item.value.len()).sum()
     }
 
     /// The outcome; `None`: it was not executed.
@@ -225,7 +243,7 @@ impl Change for GroupChange {
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         // The first computation counts: no other request comes between it and the last (P1).
         if result.is_none() {
-            *result = Some(keep(&outcome));
+            *result = Some(keep(&outcome, self.keeps_values));
         }
         self.flight.settle(&changed);
         changed
@@ -246,13 +264,16 @@ fn view<'k>(key: &'k [u8], kept: &'k Option<KeptItem>) -> Option<Item<'k>> {
     Some(Item::of_stored(key, value, client_flags, version, expires_at))
 }
 
-fn keep_item(item: &Item<'_>) -> KeptItem {
-    let Item { version, expires_at, .. } = *item;
+fn keep_item(item: &Item<'_>, keeps_value: bool) -> KeptItem {
+    let Item { client_flags, version, expires_at, .. } = *item;
+    if !keeps_value {
+        return KeptItem { value: Vec::new(), client_flags, version, expires_at };
+    }
     let (value, client_flags) = item.folded();
     KeptItem { value: value.into_owned(), client_flags, version, expires_at }
 }
 
-fn keep(outcome: &Outcome<'_, Refusal>) -> Kept {
+fn keep(outcome: &Outcome<'_, Refusal>, keeps_values: bool) -> Kept {
     let (kind, old, new) = match outcome {
         Outcome::Hit(old) => (KeptKind::Hit, Some(old), None),
         Outcome::Miss => (KeptKind::Miss, None, None),
@@ -271,5 +292,6 @@ fn keep(outcome: &Outcome<'_, Refusal>) -> Kept {
             (KeptKind::TooLarge { len_bytes, max_bytes }, None, None)
         }
     };
+    let keep_item = |item| keep_item(item, keeps_values);
     Kept { kind, old: old.map(keep_item), new: new.map(keep_item) }
 }

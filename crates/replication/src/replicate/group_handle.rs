@@ -1,20 +1,21 @@
 //! A worker's handle for groups at the control thread: one group at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::UnixMillis;
 use budget::BufferBudget;
 use cluster::Slot;
+use commands::compaction::{Answering, Tells};
 use commands::reply::Answer;
 use commands::reply::Shape;
-use commands::rmw::{Refusal, Rmw};
+use commands::rmw::Rmw;
 use counters::CommandIndex;
 use dispatch::lanes::request_slot::Origin;
-use store::request::{Op, Outcome, Request, Sink};
+use store::request::{Op, Outcome, Request};
 use store::{Session, Store};
 use wire::resp::Protocol;
 
-use super::group::Kept;
 use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange};
 use crate::cluster::Receiver;
 
@@ -63,7 +64,7 @@ impl GroupHandle {
     }
 
     /// Executes requests as part of the current group, or as a group of their own.
-    pub fn execute<S: Sink<Refusal>>(
+    pub fn execute<S: Answering>(
         &mut self,
         session: &mut Session,
         now: UnixMillis,
@@ -75,27 +76,37 @@ impl GroupHandle {
             self.begin(session, Slot::of(first.key));
         }
         if !self.is_held {
-            let all = 0..requests.len();
-            all.for_each(|index| sink.outcome(index, Outcome::Unwritable, session.pins()));
-            return;
+            return refuse(session, 0..requests.len(), sink);
         }
-        let changes = self.run(session, now, requests);
-        // A group of its own reports no outcome before all copies have it (P2).
-        let is_told = !is_own || self.end(session);
-        for (index, change) in changes.iter().enumerate() {
-            match change.take().filter(|_| is_told) {
-                Some(kept) => change.tell(&kept, index, session.pins(), sink),
-                None => {
-                    self.is_bad = true;
-                    sink.outcome(index, Outcome::Unwritable, session.pins());
-                }
+        let (mut waiting, mut done_count) = (Vec::new(), 0);
+        while done_count < requests.len() {
+            let left = &requests[done_count..];
+            let changes = self.run(session, now, left, |at| sink.tells(done_count + at));
+            if changes.is_empty() {
+                self.is_bad = true;
+                break;
             }
+            let run_count = changes.len();
+            if is_own {
+                waiting.extend(changes);
+            } else {
+                tell(session, done_count, &changes, sink);
+            }
+            done_count += run_count;
+        }
+        // A group of its own reports no outcome before all copies have it (P2).
+        if !is_own {
+            refuse(session, done_count..requests.len(), sink);
+        } else if self.end(session) {
+            tell(session, 0, &waiting, sink);
+        } else {
+            refuse(session, 0..requests.len(), sink);
         }
     }
 
-    /// Executes requests of one slot's shard as a group of their own, and reports their outcomes
-    /// once all copies have everything.
-    pub fn execute_apart<S: Sink<Refusal>>(
+    /// Executes the first requests, as many as P3 allows, of one slot's shard as a group of their
+    /// own, and reports their outcomes once all copies have everything.
+    pub fn execute_apart<S: Answering>(
         &mut self,
         session: &mut Session,
         now: UnixMillis,
@@ -105,21 +116,22 @@ impl GroupHandle {
         if self.begin(session, slot) != GroupAnswer::Good {
             return Apart::NotExecuted;
         }
-        let changes = self.run(session, now, requests);
-        let is_good = self.end(session);
-        let outcomes: Option<Vec<Kept>> = changes.iter().map(|change| change.take()).collect();
-        let Some(outcomes) = outcomes.filter(|_| is_good) else { return Apart::Unknown };
-        for (index, (change, kept)) in changes.iter().zip(&outcomes).enumerate() {
-            change.tell(kept, index, session.pins(), sink);
+        let changes = self.run(session, now, requests, |at| sink.tells(at));
+        if !self.end(session) || changes.is_empty() {
+            return Apart::Unknown;
         }
-        Apart::Done
+        tell(session, 0, &changes, sink);
+        Apart::Done { count: changes.len() }
     }
 
+    /// Runs requests; returns those that were executed: the first ones, and not all if their
+    /// outcomes are long (P3). None: nothing of the group counts.
     fn run(
         &mut self,
         session: &mut Session,
         now: UnixMillis,
         requests: &[Request<'_, Rmw<'_>>],
+        tells: impl Fn(usize) -> Tells,
     ) -> Vec<Arc<GroupChange>> {
         let answer = Answer {
             slot: 0,
@@ -130,10 +142,13 @@ impl GroupHandle {
         let (protocol, is_tls, connection) = (Protocol::Resp2, false, 0);
         let origin = Origin { answer, notes: &[], protocol, is_tls, connection, now };
         let rooms = (&self.store, &self.budget);
-        let change = |request| Arc::new(GroupChange::new(request, &origin, rooms));
-        let changes: Vec<Arc<GroupChange>> = requests.iter().map(change).collect();
-        let answer = self.ask(session, GroupCall::Run(changes.clone()));
-        self.is_bad |= answer != GroupAnswer::Good;
+        let change =
+            |(index, request)| Arc::new(GroupChange::new(request, tells(index), &origin, rooms));
+        let mut changes: Vec<Arc<GroupChange>> = requests.iter().enumerate().map(change).collect();
+        let is_good = self.ask(session, GroupCall::Run(changes.clone())) == GroupAnswer::Good;
+        self.is_bad |= !is_good;
+        let computed = changes.iter().take_while(|change| change.is_computed()).count();
+        changes.truncate(if is_good { computed } else { 0 });
         changes
     }
 
@@ -161,12 +176,29 @@ impl GroupHandle {
 /// The result of requests that were executed as a group of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apart {
-    /// All outcomes were reported.
-    Done,
+    /// The outcomes of the first requests were reported.
+    Done {
+        /// How many: the rest was not executed (P3).
+        count: usize,
+    },
     /// Nothing was executed.
     NotExecuted,
     /// The outcome is unknown: none was reported (P2).
     Unknown,
+}
+
+/// Hands the outcomes of executed requests to a sink; the first is the request at `start`.
+fn tell<S: Answering>(session: &Session, start: usize, changes: &[Arc<GroupChange>], sink: &mut S) {
+    for (index, change) in (start..).zip(changes) {
+        match change.take() {
+            Some(kept) => change.tell(&kept, index, session.pins(), sink),
+            None => sink.outcome(index, Outcome::Unwritable, session.pins()),
+        }
+    }
+}
+
+fn refuse<S: Answering>(session: &Session, requests: Range<usize>, sink: &mut S) {
+    requests.for_each(|index| sink.outcome(index, Outcome::Unwritable, session.pins()));
 }
 
 /// Whether some of the requests change a key.

@@ -23,7 +23,7 @@ use budget::Kind;
 use cluster::message::Outcome;
 use cluster::node::Stage;
 use cluster::{ShardId, Slot};
-use replication::replicate::{GroupAnswer, GroupCall, GroupChange};
+use replication::replicate::{GroupAnswer, GroupCall, GroupChange, KEPT_BYTES_MAX};
 
 use super::control::{Control, PATIENCE_NS};
 use super::flushes;
@@ -48,6 +48,8 @@ struct Holder {
     later: VecDeque<Arc<GroupChange>>,
     /// ... and to the worker.
     running: Option<Vec<Arc<GroupChange>>>,
+    /// The bytes of values that the outcomes of these keep (`replicate::group`, P3).
+    kept_bytes: usize,
     /// Whether requests that add to the shard are refused for want of room: determined once,
     /// because a group that has begun continues.
     is_full: Option<bool>,
@@ -102,6 +104,7 @@ impl Holder {
             tickets: BTreeMap::new(),
             later: VecDeque::new(),
             running: None,
+            kept_bytes: 0,
             is_full: None,
             is_ending: false,
             is_bad: false,
@@ -115,6 +118,23 @@ impl Holder {
             self.later.clear();
             self.is_bad = true;
         }
+    }
+
+    /// Puts off the requests that were not asked yet, if the others keep enough: the worker runs
+    /// them again. Returns whether it did.
+    fn put_off(&mut self) -> bool {
+        let is_put_off = self.kept_bytes >= KEPT_BYTES_MAX && !self.later.is_empty();
+        if is_put_off {
+            self.later.clear();
+            if let Some(running) = &mut self.running {
+                let asked = |change: &Arc<GroupChange>| {
+                    change.is_computed()
+                        || self.tickets.values().any(|asked| Arc::ptr_eq(asked, change))
+                };
+                running.retain(asked);
+            }
+        }
+        is_put_off
     }
 
     fn step(&mut self, now: Instant) -> Step {
@@ -187,6 +207,7 @@ pub(super) fn turn(control: &mut Control, now: Instant) {
 fn run(control: &mut Control, changes: Vec<Arc<GroupChange>>, now: Instant) {
     let Some(holder) = &mut control.state.groups.holder else { return };
     holder.running = Some(changes.clone());
+    holder.kept_bytes = 0;
     holder.since = now;
     let shard = holder.shard;
     let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
@@ -219,6 +240,9 @@ fn run(control: &mut Control, changes: Vec<Arc<GroupChange>>, now: Instant) {
 fn ask_for_later(control: &mut Control, now: Instant) {
     loop {
         let Some(holder) = &mut control.state.groups.holder else { return };
+        if holder.put_off() {
+            return;
+        }
         let serves = now < control.node.serves_until();
         let Some(change) = holder.later.pop_front_if(|_| serves && !holder.is_bad) else {
             return;
@@ -235,6 +259,7 @@ fn ask_for_later(control: &mut Control, now: Instant) {
         if let Some(refused) = holder.later.pop_back_if(|last| Arc::ptr_eq(last, &change)) {
             return holder.later.push_front(refused);
         }
+        holder.kept_bytes += change.kept_bytes();
     }
 }
 
@@ -331,6 +356,7 @@ fn end(control: &mut Control, answer: GroupAnswer, now: Instant) {
 mod tests {
     use base::UnixMillis;
     use budget::BufferBudget;
+    use commands::compaction::Tells;
     use commands::reply::{Answer, Shape};
     use counters::CommandIndex;
     use dispatch::lanes::request_slot::Origin;
@@ -368,7 +394,7 @@ mod tests {
         .expect("a small store");
         let request = Request { key, hash: store.key_hasher().hash(key), op: Op::Delete };
         let budget = Arc::new(BufferBudget::new(1 << 20));
-        Arc::new(GroupChange::new(&request, &origin, (&store, &budget)))
+        Arc::new(GroupChange::new(&request, Tells::Nothing, &origin, (&store, &budget)))
     }
 
     /// A group whose request the node has refused for now.
@@ -390,6 +416,20 @@ mod tests {
         assert_eq!(holder.step(NOW), Step::Wait, "for the worker's last call");
         holder.is_ending = true;
         assert_eq!(holder.step(NOW), Step::End(GroupAnswer::Bad));
+    }
+
+    #[test]
+    fn requests_behind_long_outcomes_are_put_off_and_the_call_is_answered() {
+        let mut holder = refused();
+        assert!(!holder.put_off(), "nothing is kept so far");
+        let asked = delete_of(b"asked");
+        asked.refuse_full(); // An outcome.
+        holder.running.as_mut().unwrap().push(Arc::clone(&asked));
+        holder.kept_bytes = KEPT_BYTES_MAX;
+        assert!(holder.put_off());
+        assert!(holder.later.is_empty() && holder.running.as_ref().unwrap().len() == 1);
+        assert_eq!(holder.step(NOW), Step::Answer(GroupAnswer::Good));
+        assert!(!holder.put_off(), "nothing is left");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use commands::compaction::Answering;
 use commands::rmw::{Refusal, Rmw};
+use commands::work::Work;
 use store::{Op, Outcome, Pins, Request, Room, Sink};
 use wire::resp::number::float_digits;
 use wire::resp::{Command, CommandId, KeyCommand, MSetEx, StringCommand};
@@ -100,6 +101,7 @@ pub(super) fn plan_of(gather: &mut Gather<'_, '_>, part: &[Queued<'_>]) -> Plan 
     let builds_on_old = part.iter().any(builds_on_old_values);
     let mut planned = Planned { builds_on_old, ..Planned::default() };
     let records_deletes = gather.core.shared.store().durable().is_some();
+    gather.core.charge(Work::keys(part.len()));
     for queued in part {
         plan_command(gather, queued, &mut planned);
         if records_deletes && may_delete(queued) {
@@ -255,8 +257,9 @@ fn number_bytes(queued: &Queued<'_>, old_digits: u64) -> u64 {
 
 /// The digits that a number stands for, before and after its point.
 fn digits_of(number: &[u8]) -> u64 {
-    let is_hexadecimal = number.iter().any(|byte| matches!(byte, b'x' | b'X'));
-    if is_hexadecimal || number.len() as u64 > FLOAT_TEXT_BYTES {
+    // The length first: old values of all commands come here.
+    let is_long = number.len() as u64 > FLOAT_TEXT_BYTES;
+    if is_long || number.iter().any(|byte| matches!(byte, b'x' | b'X')) {
         return FLOAT_TEXT_BYTES;
     }
     float_digits(number) as u64
