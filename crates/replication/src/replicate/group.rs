@@ -20,9 +20,9 @@
 //!     all copies have, so possibly half of a group (K11).
 //! P2: no client gets an answer from a group that is not good: its changes may or may not take
 //!     effect.
-//! P3: outcomes are copies of values beside the ledger, so few of them wait at a time: a call that
-//!     has kept [`KEPT_BYTES_MAX`] is answered with the outcomes that it has, and its worker runs
-//!     the rest once it has told them. Values that no reply reports are not kept.
+//! P3: outcomes keep values beside the ledger, so few of them wait at a time: a call that has kept
+//!     [`KEPT_BYTES_MAX`] is answered with the outcomes that it has, and its worker runs the rest
+//!     once it has told them. Values that no reply reports are not kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -116,7 +116,8 @@ enum KeptKind {
 
 #[derive(Clone, Debug)]
 struct KeptItem {
-    value: Vec<u8>,
+    /// As the entry has it; empty if no reply reports it.
+    value: Arc<[u8]>,
     client_flags: u64,
     version: u64,
     expires_at: Option<UnixMillis>,
@@ -243,7 +244,8 @@ impl Change for GroupChange {
         let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         // The first computation counts: no other request comes between it and the last (P1).
         if result.is_none() {
-            *result = Some(keep(&outcome, self.keeps_values));
+            let changed = (&changed, version);
+            *result = Some(keep(&outcome, self.keeps_values, current, changed));
         }
         self.flight.settle(&changed);
         changed
@@ -264,16 +266,14 @@ fn view<'k>(key: &'k [u8], kept: &'k Option<KeptItem>) -> Option<Item<'k>> {
     Some(Item::of_stored(key, value, client_flags, version, expires_at))
 }
 
-fn keep_item(item: &Item<'_>, keeps_value: bool) -> KeptItem {
-    let Item { client_flags, version, expires_at, .. } = *item;
-    if !keeps_value {
-        return KeptItem { value: Vec::new(), client_flags, version, expires_at };
-    }
-    let (value, client_flags) = item.folded();
-    KeptItem { value: value.into_owned(), client_flags, version, expires_at }
-}
-
-fn keep(outcome: &Outcome<'_, Refusal>, keeps_values: bool) -> Kept {
+/// Keeps an outcome, with the values of the entries that it is about.
+fn keep(
+    outcome: &Outcome<'_, Refusal>,
+    keeps_values: bool,
+    current: Option<&Entry>,
+    changed: (&Changed, Version),
+) -> Kept {
+    let value_of = |value: &Arc<[u8]>| if keeps_values { value.clone() } else { Arc::default() };
     let (kind, old, new) = match outcome {
         Outcome::Hit(old) => (KeptKind::Hit, Some(old), None),
         Outcome::Miss => (KeptKind::Miss, None, None),
@@ -292,6 +292,22 @@ fn keep(outcome: &Outcome<'_, Refusal>, keeps_values: bool) -> Kept {
             (KeptKind::TooLarge { len_bytes, max_bytes }, None, None)
         }
     };
-    let keep_item = |item| keep_item(item, keeps_values);
-    Kept { kind, old: old.map(keep_item), new: new.map(keep_item) }
+    let old = old.and(current).and_then(|entry| {
+        let Entry { client_flags, version, expires_at, .. } = *entry;
+        let value = value_of(entry.value.as_ref()?);
+        Some(KeptItem { value, client_flags, version: version.bits(), expires_at })
+    });
+    let new = new.and_then(|_| match changed {
+        (Changed::Value { value, client_flags, expires_at }, version) => {
+            let (client_flags, version) = (*client_flags, version.bits());
+            Some(KeptItem {
+                value: value_of(value),
+                client_flags,
+                version,
+                expires_at: *expires_at,
+            })
+        }
+        _ => None,
+    });
+    Kept { kind, old, new }
 }
