@@ -408,6 +408,13 @@ impl Log {
         self.live.of(segment)
     }
 
+    /// The bytes of the log that hold nothing live, free segments included.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        let live = |segment| self.live_bytes(segment).min(self.segment_bytes());
+        let live_bytes: u64 = (0..self.segment_count()).map(live).sum();
+        u64::from(self.segment_count()) * self.segment_bytes() - live_bytes
+    }
+
     /// The lane in which the session at `place` counts live bytes.
     pub(crate) fn lane_of(&self, place: usize) -> Lane {
         self.live.lane_of(place)

@@ -137,6 +137,8 @@ struct Local {
     changes: ChangeNotes,
     /// When the expiry pass last took a step.
     expiry_step_at: UnixMillis,
+    /// The last search for a long run, if it found none.
+    fruitless: Option<room::Fruitless>,
     /// Many of the items in that step had expired: the next step need not wait.
     is_expiry_pressing: bool,
 }
@@ -177,6 +179,7 @@ impl Session {
             evictions: EvictionNotes::default(),
             changes: ChangeNotes::default(),
             expiry_step_at: UnixMillis(0),
+            fruitless: None,
             is_expiry_pressing: false,
         };
         Session { inner, local }

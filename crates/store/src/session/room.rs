@@ -45,6 +45,30 @@ const RETRIES_MAX: u32 = 64;
 pub(super) const STEP: StepMax =
     StepMax { entries: 128, moved_bytes: 256 << 10, seen_bytes: u64::MAX };
 
+/// The time after which a search for room that found none is repeated: entries may have expired.
+const FRUITLESS_MS: u64 = 1_000;
+
+/// A store's search for a run of segments that found none. It has copied much of the log, and is
+/// not repeated while the log has as little to give: a write of a few bytes may want a long entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fruitless {
+    wanted: u32,
+    run_len: u32,
+    /// Bytes of the log that were not alive.
+    spare_bytes: u64,
+    until: UnixMillis,
+}
+
+impl Fruitless {
+    fn is_same(self, (run_len, wanted): (u32, u32), inner: &Inner, now: UnixMillis) -> bool {
+        let has_more = || {
+            let more_bytes = inner.log.spare_bytes().saturating_sub(self.spare_bytes);
+            more_bytes >= inner.log.segment_bytes()
+        };
+        now < self.until && run_len >= self.run_len && wanted >= self.wanted && !has_more()
+    }
+}
+
 impl Local {
     /// Reserves space for one entry of a client's write, if there is some without making room.
     #[inline]
@@ -126,10 +150,21 @@ impl Local {
         if wanted == 1 {
             return self.reclaim_until(inner, now, Want::Run { run_len: 1, wanted });
         }
+        let want = Want::Run { run_len, wanted };
+        let is_same = |last: Fruitless| last.is_same((run_len, wanted), inner, now);
+        if self.fruitless.is_some_and(is_same) && !want.is_there(inner) {
+            return false;
+        }
         // A shrinking log leaves this many segments free.
         inner.log.allocator().want_run(wanted);
-        let has_room = self.reclaim_until(inner, now, Want::Run { run_len, wanted });
+        let has_room = self.reclaim_until(inner, now, want);
         inner.log.allocator().end_want_run(wanted);
+        self.fruitless = (!has_room && inner.config.mode == Mode::Clean).then(|| Fruitless {
+            wanted,
+            run_len,
+            spare_bytes: inner.log.spare_bytes(),
+            until: UnixMillis(now.0 + FRUITLESS_MS),
+        });
         has_room
     }
 

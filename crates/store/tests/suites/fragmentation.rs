@@ -166,6 +166,45 @@ fn expired_space_is_won_back_before_anything_alive_is_given_up() {
 }
 
 #[test]
+fn a_full_store_that_has_no_run_for_a_long_entry_is_not_copied_again_for_the_next() {
+    const LONG_BYTES: usize = 1 << 20;
+    let mut driver = Driver::new(Mode::Clean, Eviction::Fifo);
+    let mut count = 0;
+    while driver.seen.refused == 0 {
+        driver.set(count, 960, Expiry::At(UnixMillis(60_000)));
+        count += 1;
+    }
+    let refused = |driver: &mut Driver| {
+        let before = (driver.seen.refused, driver.stats().cleaned_bytes);
+        driver.set(u64::MAX, LONG_BYTES, Expiry::Never);
+        (driver.seen.refused - before.0, driver.stats().cleaned_bytes - before.1)
+    };
+    for id in (0..count).step_by(25) {
+        driver.run(&id.to_le_bytes(), Op::Delete);
+    }
+    let (refused_count, copied_bytes) = refused(&mut driver);
+    assert!(refused_count == 1 && copied_bytes > 0, "it has looked");
+    for _ in 0..20 {
+        assert_eq!(refused(&mut driver), (1, 0), "nothing is copied");
+    }
+    // As soon as there is room, and once entries may have expired, it looks again.
+    for id in (0..count).step_by(2) {
+        driver.run(&id.to_le_bytes(), Op::Delete);
+    }
+    assert_eq!(refused(&mut driver).0, 0);
+    driver.run(&u64::MAX.to_le_bytes(), Op::Delete);
+    let refused_count = driver.seen.refused;
+    while driver.seen.refused == refused_count {
+        driver.set(count, 960, Expiry::At(UnixMillis(60_000)));
+        count += 1;
+    }
+    assert_eq!(refused(&mut driver).0, 1);
+    driver.now = UnixMillis(60_000);
+    assert_eq!(refused(&mut driver).0, 0);
+    driver.store.validate();
+}
+
+#[test]
 fn a_store_of_random_sizes_is_nine_tenths_alive_when_it_first_refuses() {
     let mut driver = Driver::new(Mode::Clean, Eviction::Fifo);
     let (mut count, mut at) = (0, 0);
