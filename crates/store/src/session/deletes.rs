@@ -38,6 +38,10 @@ const CHANGED_PART: u64 = 64;
 /// before.
 const KEY_GUESS_BYTES: usize = 64;
 
+/// Segments that a write empties to get a run of several hold at most this much, and four times the
+/// run: a large store is not copied as a whole, which would hold its worker for long.
+const RUN_VICTIMS_BYTES: u64 = 256 << 20;
+
 /// The purpose of making room.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want {
@@ -82,7 +86,11 @@ impl Want {
         // Emptying every segment twice is the most that could help.
         let all = 2 * inner.log.segment_count() + 64;
         match self {
-            Want::Run { .. } => all,
+            Want::Run { run_len: 1, .. } => all,
+            Want::Run { wanted, .. } => {
+                let some = (RUN_VICTIMS_BYTES / inner.log.segment_bytes()) as u32;
+                all.min(some.saturating_add(wanted.saturating_mul(4)))
+            }
             Want::Delete => all.min(passed_max(inner)),
         }
     }
