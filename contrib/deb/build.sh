@@ -2,7 +2,8 @@
 # Builds the .deb: the binary, its man pages and completions, and the systemd unit. Needs cargo-deb.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-cargo build --release --locked
+# With the lines of backtraces.
+CARGO_PROFILE_RELEASE_DEBUG=line-tables-only cargo build --release --locked
 dovetail=${CARGO_TARGET_DIR:-target}/release/dovetail
 "$dovetail" man target/dist/man
 mkdir -p target/dist/completions
