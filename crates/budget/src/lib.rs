@@ -73,7 +73,7 @@ pub struct Limits {
     pub landing_bytes: u64,
 }
 
-/// The maximum of all buffers for the kinds other than small commands together (I3).
+/// The limit of all kinds but small commands together: seven eighths (I3).
 fn arrivals_part(limit_bytes: u64) -> u64 {
     limit_bytes - limit_bytes / 8
 }

@@ -12,7 +12,7 @@
 //! A handler calls [`Gather::single`] for a request on one key, `weigh` if that may cost much;
 //! `say`, `fail` or `reply_to` for a reply of its own; `settle` or `flush` before it reads what
 //! came before; `glimpse` for a look at a key; `apart` for requests on bytes of its own; and
-//! `on_the_clock` for work without units. The loops that feed it call the rest.
+//! `on_the_clock` for work without units. `Worker::gather` and `worker/udp.rs` call the rest.
 //!
 //! # Invariants
 //! I1: a connection's replies are appended in the order of its commands (K10): code that writes a
@@ -85,7 +85,7 @@ pub struct Gather<'g, 'a> {
 /// How far the parsing of one input came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// Of these, the leading bytes that belong to a refused command.
+    /// Bytes at the front of `consumed_bytes` that belong to a refused command.
     pub skipped_bytes: usize,
     /// Bytes of whole commands.
     pub consumed_bytes: usize,

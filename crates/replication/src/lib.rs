@@ -1,20 +1,21 @@
 //! Where the store meets the disk and the other nodes.
 //!
 //! ```text
-//!  worker ─ a read ──▶ cluster::View: is it served here? ─▶ its own session
-//!         ─ a write ─▶ replicate: request slot ─▶ control thread (`server`)
+//!  worker ─▶ cluster::View ─ a read ──▶ here: its own session; else another node, or an error
+//!                          ─ a write ─▶ replicate: request slot ─▶ control thread (`server`)
 //!         ─ replies ─▶ durable::Gate ─▶ leave once on the disk
 //!
-//!  durable     the data directory of one node: log, checkpoints, lock
-//!  cluster     what workers know of the cluster; replicas in the store
-//!  replicate   writes through the control thread, and how a node applies them
+//!  durable     the data directory of one node: log, checkpoints, recovery, the gate of replies
+//!  cluster     the workers' view; the replica store and its threads; the sockets of entries
+//!  replicate   writes through the control thread, groups of requests, forwards to other nodes
 //! ```
 //!
 //! Without a cluster there is neither View nor `replicate`: reads and writes go to the worker's
 //! session. The Gate exists with a data directory and `--durability fsync`.
 //!
-//! It knows no connection. The protocol is the crate `cluster`, without I/O; its links are in
-//! `cluster-io`. What a warm file keeps: `runtime::warm`.
+//! It knows no client's connection. The protocol is the crate `cluster`, without I/O. Control
+//! messages travel by `cluster-io`, entries by the UDP sockets of `cluster::landing`. What a warm
+//! file keeps: `runtime::warm`.
 
 pub mod cluster;
 pub mod durable;

@@ -198,10 +198,10 @@ impl Core {
         self.shared.buffer_budget().limit_bytes() / GROUP_BUFFER_PART
     }
 
-    /// Sets the output limit. A client may have an eighth of the free buffers unsent, and at most
-    /// the configured limit: the fuller the buffers, the sooner a client that does not read is held
-    /// back, so that many of them cannot fill everything (the dynamic thresholds of network
-    /// switches).
+    /// Sets the output limit. A client may have unsent an eighth of what is free of three quarters
+    /// of the buffers, and at most `Config::output_limit_bytes`. The fuller the buffers, the sooner
+    /// a client that does not read is held back, so that many of them cannot fill everything (the
+    /// dynamic thresholds of network switches).
     #[inline]
     fn share_output_limit(&mut self) {
         let budget = self.shared.buffer_budget();

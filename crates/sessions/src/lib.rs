@@ -1,11 +1,16 @@
-//! What a connection is besides bytes.
+//! The users, rights, TLS state and subscriptions of clients, and the lists that all clients share.
+//! The connection itself, with its buffers, is `runtime::connection`.
 //!
 //! ```text
-//!  doors            doors, tls
-//!  users, rights    logins, password, acl, memcached_users, auth_log
-//!  messages to it   tracking, monitor, event_stream
-//!  facts about it   clients, end, slow_log
+//!  doors            doors: open or closed; tls: certificates, and the bytes of TLS connections
+//!  users, rights    logins, password, acl, memcached_users
+//!  messages to it   tracking, monitor, event_stream: lines for `watch`, counts for `stats detail`
+//!  records          auth_log: refusals (ACL LOG); slow_log: slow commands
+//!  connections      clients: the registry of all, and its limits; end: the address of each end
 //! ```
+//!
+//! It knows no worker and no batch. The store's sessions are in `store`, those of native clients in
+//! `native`.
 
 #![forbid(unsafe_code)]
 

@@ -4,13 +4,13 @@
 //! ```text
 //!            Session (one per thread)                     shared
 //!  requests ─▶ execute: three stages ──finds──▶ index ──names──▶ log (segments of entries)
-//!              appender: one open segment ──publishes──▶ slot     ▲ evict or clean
+//!              appender: open segments ─────publishes──▶ slot     ▲ evict or clean
 //!              epoch: quiesces between batches ──────────────────┘ reuse once no session looks
 //! ```
 //!
-//! Reads take no lock. An update never changes bytes that a reader may hold: it appends a new entry
-//! and swaps one slot (K9, K12). docs/design/store.md describes the whole, docs/formats/ the
-//! layouts.
+//! Reads take no lock (K9). An update appends a new entry and swaps one slot; only a value of at
+//! most 8 bytes is replaced in place, by one atomic store (K12). docs/design/store.md describes the
+//! whole, docs/formats/ the layouts.
 //!
 //! # Limits
 //! Keys to 65,535 bytes; key + value to 512 MiB, or a quarter of the log if that is less.

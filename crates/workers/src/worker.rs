@@ -293,7 +293,8 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 && self.engine.may_end(&self.core))
     }
 
-    /// Waits for work, as configured.
+    /// Sleeps until a socket is ready, another thread rings the mailbox or the bell, or `sleep_max`
+    /// ends. While it sleeps, its session is parked (I3).
     fn wait(&mut self) -> io::Result<()> {
         if self.polling.skips_sockets() {
             self.ready.clear();

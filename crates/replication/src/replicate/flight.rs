@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  compute ─▶ begin: `scratch`: the key's old value, and the new one while it is made
-//!                    `writes`: the new value                    ─ no room ─▶ asked again
+//!                    `writes`: the new value                    ─ no room ─▶ tried again
 //!          ─▶ settle: `writes` ─▶ hold ─▶ Pending, until it ends
 //! ```
 //!
