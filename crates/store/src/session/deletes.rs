@@ -38,9 +38,9 @@ const CHANGED_PART: u64 = 64;
 /// before.
 const KEY_GUESS_BYTES: usize = 64;
 
-/// Segments that a write empties to get a run of several hold at most this much, and four times the
-/// run: a large store is not copied as a whole, which would hold its worker for long.
-const RUN_VICTIMS_BYTES: u64 = 256 << 20;
+/// The steps of reclaiming, each some tens of microseconds, that a write takes to get a run of
+/// several segments: a large store is not copied as a whole, which would hold its worker for long.
+const RUN_STEPS_MAX: u32 = 2_000;
 
 /// The purpose of making room.
 #[derive(Clone, Copy, Debug)]
@@ -86,13 +86,14 @@ impl Want {
         // Emptying every segment twice is the most that could help.
         let all = 2 * inner.log.segment_count() + 64;
         match self {
-            Want::Run { run_len: 1, .. } => all,
-            Want::Run { wanted, .. } => {
-                let some = (RUN_VICTIMS_BYTES / inner.log.segment_bytes()) as u32;
-                all.min(some.saturating_add(wanted.saturating_mul(4)))
-            }
+            Want::Run { .. } => all,
             Want::Delete => all.min(passed_max(inner)),
         }
+    }
+
+    /// The most steps of reclaiming that are taken for it.
+    pub(super) fn steps_max(self) -> u32 {
+        if self.run_len() == 1 { u32::MAX } else { RUN_STEPS_MAX }
     }
 
     /// Bytes of deletes that must have been written or dropped for a pass to begin; `None`: after

@@ -122,7 +122,7 @@ fn take_nodes(
     let mut backoff = Backoff::new();
     for _ in 0..2 * inner.log.segment_count() + 64 {
         let has_room = match inner.config.mode {
-            Mode::Evict => local.empty_one_segment(inner, now, (ONE, 0)),
+            Mode::Evict => local.empty_one_segment(inner, now, (ONE, 0), &mut ONE.steps_max()),
             Mode::Clean => local.make_room(inner, now, 1, 1),
         };
         note_published(local, inner);

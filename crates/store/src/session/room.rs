@@ -65,7 +65,9 @@ impl Fruitless {
             let more_bytes = inner.log.spare_bytes().saturating_sub(self.spare_bytes);
             more_bytes >= inner.log.segment_bytes()
         };
-        now < self.until && run_len >= self.run_len && wanted >= self.wanted && !has_more()
+        // By halves: else each shorter run would be searched for, one after the other.
+        let is_as_long = 2 * run_len > self.run_len && 2 * wanted > self.wanted;
+        now < self.until && is_as_long && !has_more()
     }
 }
 
@@ -151,21 +153,31 @@ impl Local {
             return self.reclaim_until(inner, now, Want::Run { run_len: 1, wanted });
         }
         let want = Want::Run { run_len, wanted };
-        let is_same = |last: Fruitless| last.is_same((run_len, wanted), inner, now);
-        if self.fruitless.is_some_and(is_same) && !want.is_there(inner) {
+        if self.lacks_run((run_len, wanted), inner, now) {
             return false;
         }
         // A shrinking log leaves this many segments free.
         inner.log.allocator().want_run(wanted);
         let has_room = self.reclaim_until(inner, now, want);
         inner.log.allocator().end_want_run(wanted);
-        self.fruitless = (!has_room && inner.config.mode == Mode::Clean).then(|| Fruitless {
-            wanted,
-            run_len,
-            spare_bytes: inner.log.spare_bytes(),
-            until: UnixMillis(now.0 + FRUITLESS_MS),
-        });
+        if !has_room && inner.config.mode == Mode::Clean {
+            let (spare_bytes, until) = (inner.log.spare_bytes(), UnixMillis(now.0 + FRUITLESS_MS));
+            self.fruitless = Some(Fruitless { wanted, run_len, spare_bytes, until });
+        }
         has_room
+    }
+
+    /// Whether an entry of that length certainly finds no room: a search for as much has just found
+    /// none.
+    #[cold]
+    pub(super) fn lacks_room_for(&self, inner: &Inner, now: UnixMillis, len_bytes: usize) -> bool {
+        let run_len = inner.log.run_len(len_bytes as u64);
+        run_len > 1 && self.held.is_empty() && self.lacks_run((run_len, run_len), inner, now)
+    }
+
+    fn lacks_run(&self, (run_len, wanted): (u32, u32), inner: &Inner, now: UnixMillis) -> bool {
+        let is_same = |last: Fruitless| last.is_same((run_len, wanted), inner, now);
+        self.fruitless.is_some_and(is_same) && !Want::Run { run_len, wanted }.is_there(inner)
     }
 
     /// Reclaims until the wanted room could be taken.
@@ -173,6 +185,7 @@ impl Local {
         let mut backoff = Backoff::new();
         let victims_max = want.victims_max(inner);
         let mut victims_left = victims_max;
+        let mut steps_left = want.steps_max();
         let mut retries_left = RETRIES_MAX;
         loop {
             note_published(self, inner);
@@ -189,9 +202,14 @@ impl Local {
                 continue;
             }
             let emptied_count = victims_max - victims_left;
-            if victims_left > 0 && self.empty_one_segment(inner, now, (want, emptied_count)) {
+            if victims_left > 0
+                && self.empty_one_segment(inner, now, (want, emptied_count), &mut steps_left)
+            {
                 victims_left -= 1;
                 continue;
+            }
+            if steps_left == 0 {
+                return false;
             }
             // Checked after the search: this session did not find the segments that another one
             // began to empty, or gave up to wait for their grace period, during the search.
@@ -224,6 +242,7 @@ impl Local {
         inner: &Inner,
         now: UnixMillis,
         (want, emptied_count): (Want, u32),
+        steps_left: &mut u32,
     ) -> bool {
         if self.job.is_none() {
             let run_len = want.run_len();
@@ -236,13 +255,15 @@ impl Local {
             self.job = Some(Job::new(inner, victim, run_len > 1));
         }
         self.work.segments_in_writes += 1;
-        loop {
+        while *steps_left > 0 {
+            *steps_left -= 1;
             match reclaim_step(self, inner, now, STEP) {
                 Step::More => {}
                 Step::Finished => return true,
                 Step::Stuck => return false,
             }
         }
+        false
     }
 
     /// Whether reclaiming ahead of need has work; two loads.

@@ -24,6 +24,9 @@ use crate::pieces::{Parts, Pieces};
 use crate::pin::Pins;
 use crate::request::{Effect, Item, LastUse, Outcome, Sink, Update, Use, stored_token};
 
+/// Shorter values are made without asking whether there is a place for them.
+const LONG_BYTES: usize = 16 << 10;
+
 /// The result of one attempt at a write under the lock.
 enum Attempt<'a, R> {
     Done(Outcome<'a, R>),
@@ -158,7 +161,7 @@ impl Local {
         if old.is_none() && found.is_some() {
             self.changes.gone(key);
         }
-        let Some(mut pieces) = self.pieces_for(inner, update, old.as_ref()) else {
+        let Some(mut pieces) = self.pieces_for((inner, now), update, old.as_ref()) else {
             return Attempt::Done(Outcome::OutOfMemory);
         };
         let verdict = update.apply_in_pieces(old.as_ref(), &mut pieces);
@@ -216,12 +219,15 @@ impl Local {
     /// them.
     fn pieces_for<'v, U: Update>(
         &mut self,
-        inner: &Inner,
+        (inner, now): (&Inner, UnixMillis),
         update: &U,
         old: Option<&Item<'_>>,
     ) -> Option<Pieces<'v>> {
         self.scratch.buffer.clear();
-        let has_room = self.scratch.make_room(&inner.scratch_room, update.made_len_max(old));
+        let made_bytes = update.made_len_max(old);
+        // A long value that would find no place is not made.
+        let has_place = made_bytes <= LONG_BYTES || !self.lacks_room_for(inner, now, made_bytes);
+        let has_room = has_place && self.scratch.make_room(&inner.scratch_room, made_bytes);
         self.tally.counts.out_of_memory += u64::from(!has_room);
         has_room.then(|| Pieces::in_buffer(std::mem::take(&mut self.scratch.buffer)))
     }
