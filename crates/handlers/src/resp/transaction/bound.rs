@@ -20,7 +20,9 @@ use commands::work::Work;
 use runtime::connection::reply_kind;
 use runtime::walks::Caller;
 use store::{Op, Request};
-use wire::resp::{BitCommand, Command, CommandId, ErrorReply, Flags, Handling, ServerCommand};
+use wire::resp::{
+    BitCommand, Command, CommandId, ErrorReply, Flags, Handling, ServerCommand, StringCommand,
+};
 
 use super::{LengthSink, Queued, grows_to_bytes, is_write, keys_of};
 use crate::gather::Gather;
@@ -79,7 +81,9 @@ fn bound_of(
     bytes_max: u64,
 ) -> u64 {
     let tellers = commands.iter().filter(|queued| tells_values(queued));
-    let looks = tellers.flat_map(keys_of).count() > UNMEASURED_VALUES_MAX;
+    // A node of a cluster has no value to pin: its outcomes are copies.
+    let looks =
+        gather.core.cluster.is_some() || tellers.flat_map(keys_of).count() > UNMEASURED_VALUES_MAX;
     let mut lengths = Lengths::default();
     let (mut sum_bytes, began) = (0, gather.core.work());
     for queued in commands {
@@ -118,14 +122,19 @@ fn has_looked_enough(gather: &Gather<'_, '_>, began: Work) -> bool {
 fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, lengths: &mut Lengths) -> u64 {
     let mut told_bytes = 0;
     let mut longest_bytes = 0;
+    let is_copied = gather.core.cluster.is_some();
     for key in keys_of(queued) {
         let len_bytes = length_of(gather, key, lengths);
         longest_bytes = longest_bytes.max(len_bytes);
-        told_bytes += copied_of(len_bytes);
+        told_bytes += if is_copied { len_bytes } else { copied_of(len_bytes) };
     }
     if is_write(queued) {
         let grown_bytes = grows_to_bytes(queued, gather.core.value_max_bytes);
-        let len_bytes = longest_bytes.max(grown_bytes) + queued.raw.len() as u64;
+        let own_bytes = queued.raw.len() as u64;
+        let len_bytes = match replaces_values(queued) {
+            true => longest_bytes.max(own_bytes),
+            false => longest_bytes.max(grown_bytes) + own_bytes,
+        };
         for key in keys_of(queued) {
             lengths.0.insert(gather.core.hash(key), len_bytes);
         }
@@ -178,14 +187,26 @@ fn measure(
     sum_bytes
 }
 
+/// Whether the keys have the values of the command afterwards, or those from before.
+fn replaces_values(queued: &Queued<'_>) -> bool {
+    use CommandId::{GetSet, MSet, MSetEx, MSetNx, PSetEx, Set, SetEx, SetNx};
+    let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    id.is_some_and(|id| {
+        matches!(id, GetSet | MSet | MSetEx | MSetNx | PSetEx | Set | SetEx | SetNx)
+    })
+}
+
 /// Whether the reply may contain values: any command on keys that reads, or returns the written
 /// value.
 fn tells_values(queued: &Queued<'_>) -> bool {
-    use CommandId::{GetDel, GetEx, GetSet, IncrByFloat, Set};
+    use CommandId::{GetDel, GetEx, GetSet, IncrByFloat};
+    if let Ok(Command::String(StringCommand::Set(set))) = &queued.parsed {
+        return set.returns_old;
+    }
     let id = queued.parsed.as_ref().ok().and_then(Command::id);
     id.is_some_and(|id| {
         id.spec().flags.contains(Flags::READONLY)
-            || matches!(id, GetDel | GetEx | GetSet | IncrByFloat | Set)
+            || matches!(id, GetDel | GetEx | GetSet | IncrByFloat)
     })
 }
 
