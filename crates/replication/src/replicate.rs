@@ -46,7 +46,7 @@ use flight::Flight;
 
 pub use channel::{ControlChannel, Ends};
 pub use forward::{Asker, Guests};
-pub use group::{GroupAnswer, GroupCall, GroupChange, KEPT_BYTES_MAX};
+pub use group::{GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX};
 pub use group_handle::{Apart, GroupHandle, has_writes};
 
 /// A request slot on its way through the control thread.

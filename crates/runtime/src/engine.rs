@@ -20,7 +20,7 @@ use host::poller::Poller;
 use policy::size_class::SizePlan;
 use policy::{Route, RouteRequest};
 use replication::cluster::Receiver;
-use replication::replicate::{Apart, GroupAnswer};
+use replication::replicate::{Apart, GroupAnswer, GroupRoom};
 use store::request::{Item, Request};
 use store::{Changes, LockedSession, NoOrder, Range, RangeEnd, Session};
 
@@ -72,6 +72,12 @@ pub trait Engine {
     /// and [`Engine::session`] is `None`. `None`: keys are locked instead.
     fn begin_group(&mut self, _slot: Slot) -> Option<GroupAnswer> {
         None
+    }
+
+    /// In a group of a cluster, keeps room for what one command stores; false: there is none, and
+    /// nothing of it may run.
+    fn keep_group_room(&mut self, _room: GroupRoom) -> bool {
+        true
     }
 
     /// Executes the first requests, or all, of one slot's shard where a cluster's writes are

@@ -11,6 +11,7 @@ use commands::compaction::Answering;
 use commands::reply::{Pending, Shape};
 use commands::rmw::{Refusal, Rmw};
 use commands::work::Work;
+use replication::replicate::GroupRoom;
 use runtime::engine::Engine;
 use runtime::reply_sink::ReplySink;
 use runtime::walks::Caller;
@@ -170,6 +171,9 @@ fn with_locked<'a>(
     run: impl FnOnce(&mut Gather<'_, 'a>, Caller, Pairs<'a>),
 ) {
     if gather.engine.session().is_none() {
+        if !keeps_group_room(gather, pairs) {
+            return gather.fail(caller, &ErrorReply::OutOfMemory);
+        }
         return run(gather, caller, pairs);
     }
     let lens = pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
@@ -186,6 +190,13 @@ fn with_locked<'a>(
         run(&mut gather, caller, pairs);
         gather.flush();
     }
+}
+
+/// In a group of a cluster, keeps room for all pairs; false: there is none, and none is stored.
+pub(super) fn keeps_group_room<'a>(gather: &mut Gather<'_, 'a>, pairs: Pairs<'a>) -> bool {
+    gather.flush();
+    let lens_bytes = pairs.map(|(key, value)| (key.len() + value.len()) as u64);
+    gather.engine.keep_group_room(GroupRoom::of(lens_bytes))
 }
 
 fn store_pairs<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs: Pairs<'a>) {

@@ -86,7 +86,19 @@ impl Flight {
         new_bytes > SHORT_BYTES && new_bytes + coming_bytes > room_bytes()
     }
 
+    /// Takes the memory for a new value from what was kept before.
+    pub fn book_from(&self, room: &mut Reservation, kept_bytes: u64) {
+        if room.bytes() >= kept_bytes {
+            // It shrinks, and this takes the same bytes.
+            let _ = room.try_resize(room.bytes() - kept_bytes);
+            self.booked().kept = Some(Reservation::forced(&self.budget, Kind::Writes, kept_bytes));
+        }
+    }
+
     fn book(&self, scratch_bytes: u64, kept_bytes: u64) -> bool {
+        if self.booked().kept.as_ref().is_some_and(|kept| kept.bytes() >= kept_bytes) {
+            return true; // A plain value needs nothing else.
+        }
         let mut kept = Reservation::empty(&self.budget, Kind::Writes);
         let is_booked = kept.try_grow_or_alone(kept_bytes);
         if is_booked {
@@ -137,7 +149,7 @@ pub(super) fn kept_bytes_of(value_bytes: u64) -> u64 {
 }
 
 /// The entry's value, and the state of each of its blocks.
-fn kept_bytes(value_bytes: u64) -> u64 {
+pub(super) fn kept_bytes(value_bytes: u64) -> u64 {
     value_bytes + value_bytes / 16
 }
 

@@ -24,10 +24,10 @@
 //!     [`KEPT_BYTES_MAX`] is answered with the outcomes that it has, and its worker runs the rest
 //!     once it has told them. Values that no reply reports are not kept.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::UnixMillis;
-use budget::BufferBudget;
+use budget::{BufferBudget, Reservation};
 use cluster::message::{Change, ChangeKind, Changed, Hold};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
@@ -52,6 +52,9 @@ pub enum GroupCall {
     Begin(Slot),
     /// Execute these requests.
     Run(Vec<Arc<GroupChange>>),
+    /// Keep room for the values that one command stores, which is refused as a whole, or not at
+    /// all. The answer is bad if there is none.
+    Keep(GroupRoom),
     /// Release the shard once all copies have everything.
     End,
     /// Not about a group: delete all keys of the shards that this node serves, or of all shards.
@@ -72,6 +75,25 @@ pub enum GroupAnswer {
     TooFewCopies,
 }
 
+/// The room for the entries that one command of a group stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupRoom {
+    /// Bytes of keys and values, in the log.
+    pub filling_bytes: u64,
+    /// Bytes that are booked until all copies have them, at most.
+    pub made_bytes: u64,
+}
+
+impl GroupRoom {
+    /// For entries of these lengths, keys and values together.
+    pub fn of(lens_bytes: impl IntoIterator<Item = u64>) -> GroupRoom {
+        lens_bytes.into_iter().fold(GroupRoom::default(), |room, len_bytes| GroupRoom {
+            filling_bytes: room.filling_bytes + len_bytes,
+            made_bytes: room.made_bytes + flight::kept_bytes(len_bytes),
+        })
+    }
+}
+
 /// One request of a group, and its outcome.
 pub struct GroupChange {
     request_slot: RequestSlot,
@@ -83,6 +105,9 @@ pub struct GroupChange {
     flight: Flight,
     store: Arc<Store>,
     result: Mutex<Option<Kept>>,
+    /// Set by the first computation, and kept when the outcome has been taken: whether it was
+    /// refused.
+    is_refused: OnceLock<bool>,
 }
 
 // SAFETY: the request slot is made by the worker and only read afterwards; its request borrows what
@@ -147,6 +172,7 @@ impl GroupChange {
             flight: Flight::new(budget),
             store: Arc::clone(store),
             result: Mutex::default(),
+            is_refused: OnceLock::new(),
         }
     }
 
@@ -171,15 +197,31 @@ impl GroupChange {
         flight::kept_bytes_of(self.filling_bytes())
     }
 
+    /// Takes the memory for the value that it stores from what was kept for its command.
+    pub fn book_from(&self, room: &mut Reservation) {
+        if let Op::Set(set) = self.request_slot.request().op {
+            self.flight.book_from(room, flight::kept_bytes(set.value.len() as u64));
+        }
+    }
+
     /// Refuses it, unexecuted, because the log has no room for it.
     pub fn refuse_full(&self) {
-        let kept = Kept { kind: KeptKind::OutOfMemory, old: None, new: None };
-        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        self.settle(Kept { kind: KeptKind::OutOfMemory, old: None, new: None });
+    }
+
+    /// Keeps the outcome of the first computation: no other request comes between it and the last
+    /// (P1).
+    fn settle(&self, kept: Kept) {
+        let is_refused = matches!(kept.kind, KeptKind::OutOfMemory);
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_refused.set(is_refused).is_ok() {
+            *result = Some(kept);
+        }
     }
 
     /// Whether the node has computed it.
     pub fn is_computed(&self) -> bool {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.is_refused.get().is_some()
     }
 
     /// The bytes of the values that its outcome keeps.
@@ -229,7 +271,10 @@ impl Change for GroupChange {
         let request = self.request_slot.request();
         let (value_max, room_bytes) = (self.value_max_bytes, || room_bytes(&self.store));
         // A request that was computed before is neither put off nor refused: its worker knows the
-        // outcome.
+        // outcome, and may have told it. One that was refused stays so.
+        if self.is_refused.get() == Some(&true) {
+            return Changed::Nothing;
+        }
         let is_first = !self.is_computed();
         let is_full =
             is_first && self.flight.outgrows(&request.op, old.as_ref(), value_max, room_bytes);
@@ -241,11 +286,8 @@ impl Change for GroupChange {
             true => (Outcome::OutOfMemory, Changed::Nothing),
             false => apply(&request, old, context, &mut scratch),
         };
-        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first computation counts: no other request comes between it and the last (P1).
-        if result.is_none() {
-            let changed = (&changed, version);
-            *result = Some(keep(&outcome, self.keeps_values, current, changed));
+        if is_first {
+            self.settle(keep(&outcome, self.keeps_values, current, (&changed, version)));
         }
         self.flight.settle(&changed);
         changed

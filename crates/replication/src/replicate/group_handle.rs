@@ -16,7 +16,7 @@ use store::request::{Op, Outcome, Request};
 use store::{Session, Store};
 use wire::resp::Protocol;
 
-use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange};
+use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange, GroupRoom};
 use crate::cluster::Receiver;
 
 /// See the module's page.
@@ -102,6 +102,12 @@ impl GroupHandle {
         } else {
             refuse(session, 0..requests.len(), sink);
         }
+    }
+
+    /// Keeps room for what a command of the current group stores; false: there is none, and nothing
+    /// of it may run.
+    pub fn keep(&mut self, session: &mut Session, room: GroupRoom) -> bool {
+        !self.is_held || self.ask(session, GroupCall::Keep(room)) == GroupAnswer::Good
     }
 
     /// Executes the first requests, as many as P3 allows, of one slot's shard as a group of their

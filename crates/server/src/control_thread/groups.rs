@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use base::Instant;
-use budget::Kind;
+use budget::{Kind, Reservation};
 use cluster::message::Outcome;
 use cluster::node::Stage;
 use cluster::{ShardId, Slot};
-use replication::replicate::{GroupAnswer, GroupCall, GroupChange, KEPT_BYTES_MAX};
+use replication::replicate::{GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX};
 
 use super::control::{Control, PATIENCE_NS};
 use super::flushes;
@@ -50,6 +50,8 @@ struct Holder {
     running: Option<Vec<Arc<GroupChange>>>,
     /// The bytes of values that the outcomes of these keep (`replicate::group`, P3).
     kept_bytes: usize,
+    /// What is kept of the room for the values of its present command.
+    room: Option<Reservation>,
     /// Whether requests that add to the shard are refused for want of room: determined once,
     /// because a group that has begun continues.
     is_full: Option<bool>,
@@ -105,6 +107,7 @@ impl Holder {
             later: VecDeque::new(),
             running: None,
             kept_bytes: 0,
+            room: None,
             is_full: None,
             is_ending: false,
             is_bad: false,
@@ -191,6 +194,10 @@ pub(super) fn turn(control: &mut Control, now: Instant) {
                 flushes::begin(control, dispatcher, is_everywhere, now);
             }
             GroupCall::Run(changes) => run(control, changes, now),
+            GroupCall::Keep(room) => {
+                let answer = keep(control, room, now);
+                control.ends.answer(dispatcher, answer);
+            }
             GroupCall::End => {
                 if let Some(holder) = &mut control.state.groups.holder {
                     holder.is_ending = true;
@@ -204,24 +211,52 @@ pub(super) fn turn(control: &mut Control, now: Instant) {
     while step(control, now) {}
 }
 
+/// Keeps room for all values that one command stores.
+fn keep(control: &mut Control, room: GroupRoom, now: Instant) -> GroupAnswer {
+    let has_room = has_room(control, room.filling_bytes, now);
+    let budget = control.shared.buffer_budget();
+    let made_bytes_max = made_bytes_max(control);
+    let Some(holder) = &mut control.state.groups.holder else { return GroupAnswer::Bad };
+    holder.since = now;
+    let mut kept = Reservation::empty(budget, Kind::Writes);
+    let is_full = *holder.is_full.get_or_insert(!has_room)
+        || room.made_bytes > made_bytes_max
+        || !kept.try_grow_or_alone(room.made_bytes);
+    holder.room = (!is_full).then_some(kept);
+    if is_full { GroupAnswer::Bad } else { GroupAnswer::Good }
+}
+
+/// Whether the log has room for so many bytes of keys and values of the group that holds its shard.
+fn has_room(control: &mut Control, filling_bytes: u64, now: Instant) -> bool {
+    let Some(holder) = &control.state.groups.holder else { return false };
+    let shard = holder.shard;
+    let waiting_bytes = control.state.outstanding.filling_bytes();
+    let budget = control.shared.buffer_budget();
+    control.state.facts.has_room(filling_bytes, waiting_bytes, budget)
+        && !control.node.is_crowded(shard, now)
+}
+
+/// The bytes of values that one call, or one command, may have under way. One of them exceeds the
+/// share (`Flight::begin_past`).
+fn made_bytes_max(control: &Control) -> u64 {
+    control.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
+        + control.shared.store().limits().item_max_bytes
+}
+
 fn run(control: &mut Control, changes: Vec<Arc<GroupChange>>, now: Instant) {
     let Some(holder) = &mut control.state.groups.holder else { return };
     holder.running = Some(changes.clone());
     holder.kept_bytes = 0;
     holder.since = now;
-    let shard = holder.shard;
+    if let Some(room) = &mut holder.room {
+        changes.iter().for_each(|change| change.book_from(room));
+    }
     let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
-    let waiting_bytes = control.state.outstanding.filling_bytes();
-    // A write that has begun must end on every copy: the group is refused as a whole, or not at
+    // A write that has begun must end on every copy: the call is refused as a whole, or not at
     // all.
     let made_bytes: u64 = changes.iter().map(|change| change.made_bytes_min()).sum();
-    // One of them exceeds the share (`Flight::begin_past`).
-    let made_bytes_max = control.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
-        + control.shared.store().limits().item_max_bytes;
-    let has_room =
-        control.state.facts.has_room(filling_bytes, waiting_bytes, control.shared.buffer_budget())
-            && (changes.len() == 1 || made_bytes <= made_bytes_max)
-            && !control.node.is_crowded(shard, now);
+    let has_room = has_room(control, filling_bytes, now)
+        && (changes.len() == 1 || made_bytes <= made_bytes_max(control));
     let is_full = match &mut control.state.groups.holder {
         Some(holder) if filling_bytes > 0 => *holder.is_full.get_or_insert(!has_room),
         _ => false,
@@ -356,6 +391,7 @@ fn end(control: &mut Control, answer: GroupAnswer, now: Instant) {
 mod tests {
     use base::UnixMillis;
     use budget::BufferBudget;
+    use cluster::message::{Change, Changed};
     use commands::compaction::Tells;
     use commands::reply::{Answer, Shape};
     use counters::CommandIndex;
@@ -430,6 +466,21 @@ mod tests {
         assert!(holder.later.is_empty() && holder.running.as_ref().unwrap().len() == 1);
         assert_eq!(holder.step(NOW), Step::Answer(GroupAnswer::Good));
         assert!(!holder.put_off(), "nothing is left");
+    }
+
+    #[test]
+    fn a_request_that_was_refused_changes_nothing_when_it_is_computed_again() {
+        let change = delete_of(b"k");
+        change.refuse_full();
+        assert!(change.take().is_some());
+        assert!(change.is_computed(), "though its worker has the outcome");
+        let key: std::sync::Arc<[u8]> = change.key();
+        let version = cluster::Version::from_bits(1 << 40 | 1).unwrap_or_else(|| panic!("one"));
+        let delete = cluster::record::Entry::delete_of(ShardId(0), key, version);
+        let entry = cluster::record::Entry { value: Some(b"v"[..].into()), ..delete };
+        let changed = change.compute(Some(&entry), version);
+        assert!(matches!(changed, Changed::Nothing));
+        assert!(change.take().is_none());
     }
 
     #[test]

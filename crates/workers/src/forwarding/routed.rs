@@ -22,7 +22,9 @@ use dispatch::lanes::{Loan, Returned, TOKEN_LOAN};
 use host::poller::Poller;
 use policy::size_class::SizePlan;
 use replication::cluster::{Receiver, View};
-use replication::replicate::{Apart, ControlChannel, GroupAnswer, GroupHandle, has_writes};
+use replication::replicate::{
+    Apart, ControlChannel, GroupAnswer, GroupHandle, GroupRoom, has_writes,
+};
 use runtime::core::Core;
 use runtime::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
 use runtime::mailbox::Control;
@@ -155,6 +157,11 @@ impl Engine for Routed {
 
     fn begin_group(&mut self, slot: Slot) -> Option<GroupAnswer> {
         Some(self.group_handle.as_mut()?.begin(&mut self.home.session, slot))
+    }
+
+    fn keep_group_room(&mut self, room: GroupRoom) -> bool {
+        let Some(group_handle) = &mut self.group_handle else { return true };
+        group_handle.keep(&mut self.home.session, room)
     }
 
     fn execute_apart(
