@@ -238,6 +238,10 @@ def test_writes_of_a_group_without_room_are_refused_whole_and_not_done(client):
         replies = transaction.execute(raise_on_error=False)
     done = [number for number, reply in enumerate(replies) if isinstance(reply, int)]
     assert client.getrange("{told}:log", len(long), -1) == b"".join(b"<%d>" % number for number in done)
+    with client.pipeline(transaction=True) as transaction:
+        for _ in range(40):
+            transaction.strlen("{told}:log").exists("{told}:log")
+        assert transaction.execute() == [client.strlen("{told}:log"), 1] * 40, "numbers need no room"
     client.delete("{told}:log")
 
 

@@ -196,16 +196,33 @@ fn replaces_values(queued: &Queued<'_>) -> bool {
     })
 }
 
-/// Whether the reply may contain values: any command on keys that reads, or returns the written
-/// value.
+/// Whether the reply may contain values: any command on keys that reads more than a number or a
+/// word of them, or returns the written value.
 fn tells_values(queued: &Queued<'_>) -> bool {
-    use CommandId::{GetDel, GetEx, GetSet, IncrByFloat};
+    use CommandId::{
+        BitCount, BitPos, Digest, Exists, ExpireTime, GetBit, GetDel, GetEx, GetSet, IncrByFloat,
+        PExpireTime, PTtl, StrLen, Touch, Ttl, Type,
+    };
     if let Ok(Command::String(StringCommand::Set(set))) = &queued.parsed {
         return set.returns_old;
     }
     let id = queued.parsed.as_ref().ok().and_then(Command::id);
+    let tell_little = [
+        BitCount,
+        BitPos,
+        Digest,
+        Exists,
+        ExpireTime,
+        GetBit,
+        PExpireTime,
+        PTtl,
+        StrLen,
+        Touch,
+        Ttl,
+        Type,
+    ];
     id.is_some_and(|id| {
-        id.spec().flags.contains(Flags::READONLY)
+        id.spec().flags.contains(Flags::READONLY) && !tell_little.contains(&id)
             || matches!(id, GetDel | GetEx | GetSet | IncrByFloat)
     })
 }
