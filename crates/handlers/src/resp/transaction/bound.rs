@@ -21,7 +21,7 @@ use runtime::connection::reply_kind;
 use runtime::walks::Caller;
 use store::{Op, Request};
 use wire::resp::{
-    BitCommand, Command, CommandId, ErrorReply, Flags, Handling, ServerCommand, StringCommand,
+    BitCommand, Command, CommandId, ErrorReply, Handling, ServerCommand, StringCommand,
 };
 
 use super::{LengthSink, Queued, grows_to_bytes, is_write, keys_of};
@@ -196,35 +196,13 @@ fn replaces_values(queued: &Queued<'_>) -> bool {
     })
 }
 
-/// Whether the reply may contain values: any command on keys that reads more than a number or a
-/// word of them, or returns the written value.
+/// Whether the reply may contain values.
 fn tells_values(queued: &Queued<'_>) -> bool {
-    use CommandId::{
-        BitCount, BitPos, Digest, Exists, ExpireTime, GetBit, GetDel, GetEx, GetSet, IncrByFloat,
-        PExpireTime, PTtl, StrLen, Touch, Ttl, Type,
-    };
-    if let Ok(Command::String(StringCommand::Set(set))) = &queued.parsed {
-        return set.returns_old;
+    match &queued.parsed {
+        Ok(Command::String(StringCommand::Set(set))) => set.returns_old,
+        Ok(command) => command.is_handled(Handling::Tells),
+        Err(_) => false,
     }
-    let id = queued.parsed.as_ref().ok().and_then(Command::id);
-    let tell_little = [
-        BitCount,
-        BitPos,
-        Digest,
-        Exists,
-        ExpireTime,
-        GetBit,
-        PExpireTime,
-        PTtl,
-        StrLen,
-        Touch,
-        Ttl,
-        Type,
-    ];
-    id.is_some_and(|id| {
-        id.spec().flags.contains(Flags::READONLY) && !tell_little.contains(&id)
-            || matches!(id, GetDel | GetEx | GetSet | IncrByFloat)
-    })
 }
 
 /// Whether the reply may be as long as the command: it repeats a part of it, or has a number for

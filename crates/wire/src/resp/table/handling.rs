@@ -19,6 +19,8 @@ impl Handling {
     pub const Measured: Handling = Handling(1 << 3);
     /// Looks at the whole keyspace: it cannot run under the locks of some keys (I1).
     pub const Keyspace: Handling = Handling(1 << 4);
+    /// Has a reply with the values of its keys, or parts of them; SET only with the option GET.
+    pub const Tells: Handling = Handling(1 << 5);
 
     /// The union.
     pub const fn with(self, other: Handling) -> Handling {

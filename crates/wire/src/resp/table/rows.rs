@@ -1,11 +1,12 @@
 //! The rows: all that a command is beside its types, its parser and its handler.
 //!
 //! ```text
-//!  GetRange = "getrange", 4, [R] {One}, (1, 1, 1) [READ], String, "2.4.0",
-//!  │          │          │   │   │      │          │      │       └ the version it came with
-//!  │          │          │   │   │      │          │      └ its group: which file has its parser
-//!  │          │          │   │   │      │          └ what becomes of each key (key_uses.rs)
-//!  │          │          │   │   │      └ the places of its keys: first, last, step
+//!  GetRange = "getrange", 4, [R] {One Tells}, (1, 1, 1) [READ], String, "2.4.0",
+//!  │          │          │   │   │            │          │      │       └ the version it came with
+//!  │          │          │   │   │            │          │      └ its group: which file has its
+//!  │          │          │   │   │            │          │        parser
+//!  │          │          │   │   │            │          └ what becomes of each key (key_uses.rs)
+//!  │          │          │   │   │            └ the places of its keys: first, last, step
 //!  │          │          │   │   └ how it runs (handling.rs), none: by itself
 //!  │          │          │   └ flags as in Redis, a letter each
 //!  │          │          └ arity: arguments with the name; negative: at least
@@ -172,23 +173,23 @@ command_rows! {
         "command-name:s?*";
     CommandCount = "command|count", 2, [L T], (0, 0, 0), Server, "2.8.13",
         "Counts the commands";
-    Get = "get", 2, [R F] {One}, (1, 1, 1) [READ], String, "1.0.0",
+    Get = "get", 2, [R F] {One Tells}, (1, 1, 1) [READ], String, "1.0.0",
         "Reads a value",
         "key:k#0";
-    Set = "set", -3, [W M] {One}, (1, 1, 1) [SET], String, "1.0.0",
+    Set = "set", -3, [W M] {One Tells}, (1, 1, 1) [SET], String, "1.0.0",
         "Writes a value",
         "key:k#0 value:s condition:o@2.6.12?(nx:t=NX xx:t=XX) get:t=GET@6.2.0? \
          expiration:o?(seconds:i=EX@2.6.12 milliseconds:i=PX@2.6.12 \
          unix-time-seconds:u=EXAT@6.2.0 unix-time-milliseconds:u=PXAT@6.2.0 \
          keepttl:t=KEEPTTL@6.0.0)";
-    GetEx = "getex", -2, [W F] {One Value}, (1, 1, 1) [GETEX], String, "6.2.0",
+    GetEx = "getex", -2, [W F] {One Value Tells}, (1, 1, 1) [GETEX], String, "6.2.0",
         "Reads a value and changes its expiry",
         "key:k#0 expiration:o?(seconds:i=EX milliseconds:i=PX unix-time-seconds:u=EXAT \
          unix-time-milliseconds:u=PXAT persist:t=PERSIST)";
-    GetDel = "getdel", 2, [W F] {One}, (1, 1, 1) [TAKE], String, "6.2.0",
+    GetDel = "getdel", 2, [W F] {One Tells}, (1, 1, 1) [TAKE], String, "6.2.0",
         "Reads a value and deletes it",
         "key:k#0";
-    GetSet = "getset", 3, [W M F] {One}, (1, 1, 1) [CHANGE], String, "1.0.0",
+    GetSet = "getset", 3, [W M F] {One Tells}, (1, 1, 1) [CHANGE], String, "1.0.0",
         "Writes a value and answers the old one",
         "key:k#0 value:s";
     SetNx = "setnx", 3, [W M F] {One}, (1, 1, 1) [INSERT], String, "1.0.0",
@@ -200,7 +201,7 @@ command_rows! {
     PSetEx = "psetex", 4, [W M] {One}, (1, 1, 1) [REPLACE], String, "2.6.0",
         "Writes a value that expires after milliseconds",
         "key:k#0 milliseconds:i value:s";
-    MGet = "mget", -2, [R F], (1, -1, 1) [READ], String, "1.0.0",
+    MGet = "mget", -2, [R F] {Tells}, (1, -1, 1) [READ], String, "1.0.0",
         "Reads several values as of one moment",
         "key:k#0*";
     MSet = "mset", -3, [W M] {Several}, (1, -1, 2) [REPLACE], String, "1.0.1",
@@ -226,7 +227,7 @@ command_rows! {
     DecrBy = "decrby", 3, [W M F] {One}, (1, 1, 1) [CHANGE], String, "1.0.0",
         "Subtracts from an integer",
         "key:k#0 decrement:i";
-    IncrByFloat = "incrbyfloat", 3, [W M F] {One}, (1, 1, 1) [CHANGE], String, "2.6.0",
+    IncrByFloat = "incrbyfloat", 3, [W M F] {One Tells}, (1, 1, 1) [CHANGE], String, "2.6.0",
         "Adds to a decimal number",
         "key:k#0 increment:d";
     Append = "append", 3, [W M F] {One Value}, (1, 1, 1) [EXTEND], String, "2.0.0",
@@ -235,10 +236,10 @@ command_rows! {
     StrLen = "strlen", 2, [R F] {One}, (1, 1, 1) [LOOK], String, "2.2.0",
         "Tells the length of a value",
         "key:k#0";
-    GetRange = "getrange", 4, [R] {One}, (1, 1, 1) [READ], String, "2.4.0",
+    GetRange = "getrange", 4, [R] {One Tells}, (1, 1, 1) [READ], String, "2.4.0",
         "Reads a part of a value",
         "key:k#0 start:i end:i";
-    Substr = "substr", 4, [R] {One}, (1, 1, 1) [READ], String, "1.0.0",
+    Substr = "substr", 4, [R] {One Tells}, (1, 1, 1) [READ], String, "1.0.0",
         "Reads a part of a value; an old name of GETRANGE",
         "key:k#0 start:i end:i";
     SetRange = "setrange", 4, [W M] {One Value}, (1, 1, 1) [ALTER], String, "2.2.0",
@@ -247,7 +248,7 @@ command_rows! {
     Digest = "digest", 2, [R F] {One Value}, (1, 1, 1) [READ], String, "8.4.0",
         "Tells the digest of a value",
         "key:k#0";
-    Lcs = "lcs", -3, [R], (1, 2, 1) [READ], String, "7.0.0",
+    Lcs = "lcs", -3, [R] {Tells}, (1, 2, 1) [READ], String, "7.0.0",
         "Finds the longest common subsequence of two values",
         "key1:k#0 key2:k#0 len:t=LEN? idx:t=IDX? len:i=MINMATCHLEN? withmatchlen:t=WITHMATCHLEN?";
     SetBit = "setbit", 4, [W M] {One Value}, (1, 1, 1) [CHANGE], Bitmap, "2.2.0",
@@ -288,7 +289,7 @@ command_rows! {
     SwapDb = "swapdb", 3, [W F], (0, 0, 0), Server, "4.0.0",
         "Swaps two databases: there is only one",
         "index1:i index2:i";
-    Dump = "dump", 2, [R] {Value}, (1, 1, 1) [READ], Generic, "2.6.0",
+    Dump = "dump", 2, [R] {Value Tells}, (1, 1, 1) [READ], Generic, "2.6.0",
         "Serializes a value",
         "key:k#0";
     Restore = "restore", -4, [W M] {Several}, (1, 1, 1) [REPLACE], Generic, "2.6.0",
