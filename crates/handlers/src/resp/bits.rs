@@ -138,6 +138,7 @@ impl HeldWork for Act<'_> {
                 held.look(self.key, |value| answers = Some(bits::look(self.actions, value)));
             return Ok((answers.unwrap_or_else(|| bits::look(self.actions, &[])), is_found));
         }
+        held.check_room()?;
         let item = held.read(self.key);
         let is_found = item.is_some();
         let (old, client_flags) =

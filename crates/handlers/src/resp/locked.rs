@@ -75,12 +75,18 @@ pub(super) struct Held<'h> {
     engine: &'h mut (dyn Engine + 'h),
     hasher: KeyHasher,
     now: UnixMillis,
+    has_room: bool,
 }
 
 impl<'h> Held<'h> {
     /// The engine holds the keys.
     pub fn new(engine: &'h mut (dyn Engine + 'h), hasher: KeyHasher, now: UnixMillis) -> Held<'h> {
-        Held { engine, hasher, now }
+        Held { engine, hasher, now, has_room: true }
+    }
+
+    /// An error if nothing can be written: before a long value is made for nothing.
+    pub fn check_room(&self) -> Result<(), ErrorReply<'static>> {
+        if self.has_room { Ok(()) } else { Err(ErrorReply::OutOfMemory) }
     }
 
     fn execute(&mut self, key: &[u8], op: Op<'_, Rmw<'_>>, keeps_item: bool) -> Observed {
@@ -210,7 +216,8 @@ pub(super) fn with_held<'k, W: HeldWork>(
     let done = match gather.engine.session() {
         Some(session) => {
             let mut locked = session.lock_keys(now, &hashes, room);
-            work.run(&mut Held::new(&mut locked, hasher, now))
+            let has_room = locked.has_room();
+            work.run(&mut Held { has_room, ..Held::new(&mut locked, hasher, now) })
         }
         None => work.run(&mut Held::new(gather.engine, hasher, now)),
     };

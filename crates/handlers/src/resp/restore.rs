@@ -121,6 +121,7 @@ impl HeldWork for Restoring<'_, '_> {
         }
         let expiry = self.expiry()?;
         let dumped = self.dumped?;
+        held.check_room()?;
         if let Dumped::Packed { packed, .. } = dumped {
             self.unpacked_from_bytes.set(packed.len() as u64);
         }

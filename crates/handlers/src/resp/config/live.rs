@@ -217,11 +217,9 @@ pub(super) const LIVE_SETTINGS: &[LiveSetting] = &[
         show: |shared| shared.observations().latency_monitor.threshold_ms().to_string(),
         take: |_, value| {
             let ms = number_or_time(value, (0, i64::MAX), 0, (|time| time.as_millis(), "ms"))?;
-            let text = match ms {
-                0 => "off".to_owned(),
-                ms => format!("{}ms", ms.min(DAY_US / 1000)),
-            };
-            let ms = ms.cast_unsigned();
+            // A longer one would not come back from a rewritten file.
+            let ms = ms.min(DAY_US / 1000).cast_unsigned();
+            let text = if ms == 0 { "off".to_owned() } else { format!("{ms}ms") };
             Ok((change(move |it| it.observations().latency_monitor.set_threshold_ms(ms)), text))
         },
     },
