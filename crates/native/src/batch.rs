@@ -134,8 +134,10 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             counters.batch_requests.add(self.requests.len() as u64);
             let (pendings, origins) = (&self.pendings[..], &self.origins[..]);
             let work = &self.core.native_work;
+            self.out.begin_reads(true);
             let mut answers = Answers { pendings, origins, out: &mut self.out, counters, work };
             self.engine.execute(self.core.now, &self.requests, &mut answers);
+            self.out.begin_reads(false);
             counters.compaction.add(self.engine.take_compacted());
             self.requests.clear();
             self.pendings.clear();
@@ -173,8 +175,8 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             }),
             None => true,
         };
-        let may_answer = self.placed.as_ref().is_none_or(Placed::may_answer);
-        self.out.release(is_durable && may_answer);
+        let reads_are_good = self.placed.as_ref().is_none_or(Placed::may_answer);
+        self.out.release(is_durable, reads_are_good);
     }
 
     pub(super) fn origin(&self) -> &Origin<'k> {
@@ -259,6 +261,14 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
         let budget = self.shop.sessions.budget();
         let admission = origin.session.once().admit(sequence, budget);
         self.follow(sequence, admission)
+    }
+
+    /// The same without admitting it.
+    pub(super) fn may_execute(&mut self, sequence: u32) -> bool {
+        let origin = *self.origin();
+        let budget = self.shop.sessions.budget();
+        let looked = origin.session.once().look(sequence, budget);
+        self.follow(sequence, looked)
     }
 
     /// Acts on an admission; returns true if the request is to be executed.
@@ -412,12 +422,10 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             return self.direct(&Reply::new(id, Status::Malformed));
         };
         let Some(part) = set.part else { return };
-        let origin = *self.origin();
-        let budget = self.shop.sessions.budget();
-        let looked = origin.session.once().look(sequence, budget);
-        if !self.follow(sequence, looked) {
+        if !self.may_execute(sequence) {
             return;
         }
+        let origin = *self.origin();
         let name = (origin.session.id, sequence);
         let outcome = self.shop.transfers.accept(self.clock.monotonic, name, part, set.value);
         match outcome {

@@ -10,10 +10,13 @@
 //!
 //! # Invariants
 //! I1: at most one frame is open, and it is closed before a frame to another peer is opened.
+//! I2: at a node of a cluster, replies of reads that this worker executed have frames of their own:
+//!     they alone may turn out to be stale. Over an outlet that loses nothing these reads are then
+//!     answered "busy", and replies of writes leave in any case.
 
 use counters::WorkerCounters;
 use landing::Sender;
-use wire::native::{FrameWriter, Header, Kind, Reply, SteeringId, TagKey};
+use wire::native::{Frame, FrameWriter, Header, Kind, Replies, Reply, Status, SteeringId, TagKey};
 
 use super::sessions::Session;
 
@@ -30,6 +33,11 @@ pub trait Outlet {
     /// Queues a frame. A frame that cannot leave is dropped and counted; an outlet that may lose
     /// nothing keeps it.
     fn send(&mut self, to: Sender, frame: &[u8], counters: &WorkerCounters);
+
+    /// Whether its clients rely on each reply: they send nothing again by themselves.
+    fn is_lossless(&self) -> bool {
+        false
+    }
 }
 
 /// The frame of requests to which replies belong.
@@ -43,6 +51,13 @@ pub struct Origin<'k> {
     pub number: u32,
 }
 
+/// A frame that waits.
+struct Held {
+    peer: Sender,
+    frame: Vec<u8>,
+    has_reads: bool,
+}
+
 /// Writes frames of replies.
 pub struct Outgoing<'o, 'k, T> {
     buffer: &'o mut [u8],
@@ -54,8 +69,10 @@ pub struct Outgoing<'o, 'k, T> {
     outlet: &'o mut T,
     key: Option<&'o TagKey>,
     counters: &'o WorkerCounters,
-    /// Frames that wait for the disk, if replies have to.
-    held: Option<Vec<(Sender, Vec<u8>)>>,
+    /// Frames that wait for the disk or the cluster's view, if replies have to.
+    held: Option<Vec<Held>>,
+    /// Whether the open frame is one of reads (I2).
+    has_reads: bool,
 }
 
 impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
@@ -66,8 +83,9 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         key: Option<&'o TagKey>,
         counters: &'o WorkerCounters,
     ) -> Outgoing<'o, 'k, T> {
-        let (origin, held) = (None, None);
-        Outgoing { buffer, len_bytes: 0, origin, origin_bytes: 0, outlet, key, counters, held }
+        let (len_bytes, origin, origin_bytes) = (0, None, 0);
+        let (held, has_reads) = (None, false);
+        Outgoing { buffer, len_bytes, origin, origin_bytes, outlet, key, counters, held, has_reads }
     }
 
     /// Makes the following replies answer this frame.
@@ -161,7 +179,9 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         let (peer, frame) = (origin.session.peer, &self.buffer[..len_bytes]);
         match &mut self.held {
             None => self.outlet.send(peer, frame, self.counters),
-            Some(held) => held.push((peer, frame.to_vec())),
+            Some(held) => {
+                held.push(Held { peer, frame: frame.to_vec(), has_reads: self.has_reads });
+            }
         }
     }
 
@@ -175,14 +195,65 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
         self.held.as_ref().is_some_and(|held| !held.is_empty()) || self.len_bytes > 0
     }
 
+    /// Says whether the following replies are of reads that this worker executes (I2).
+    pub fn begin_reads(&mut self, are_reads: bool) {
+        if self.held.is_some() && self.has_reads != are_reads {
+            self.close();
+            self.has_reads = are_reads;
+        }
+    }
+
     /// Sends the waiting frames, including the open one; or drops them, as datagrams may be.
+    /// `reads_are_good`: whether the replies of reads are not stale.
     #[cold]
-    pub fn release(&mut self, may_leave: bool) {
+    pub fn release(&mut self, may_leave: bool, reads_are_good: bool) {
         self.close();
-        for (peer, frame) in self.held.iter_mut().flat_map(|held| held.drain(..)) {
-            if may_leave {
+        let held = self.held.as_mut().map(std::mem::take);
+        for Held { peer, frame, has_reads } in held.into_iter().flatten().filter(|_| may_leave) {
+            if !has_reads || reads_are_good {
                 self.outlet.send(peer, &frame, self.counters);
+            } else if self.outlet.is_lossless()
+                && let Some(len_bytes) = put_off(&frame, self.key, self.buffer)
+            {
+                self.outlet.send(peer, &self.buffer[..len_bytes], self.counters);
             }
         }
+    }
+}
+
+/// Writes a frame that answers "busy" to each request that `frame` answers; returns its length.
+fn put_off(frame: &[u8], key: Option<&TagKey>, buffer: &mut [u8]) -> Option<usize> {
+    let Frame { header, body, .. } = Frame::parse(frame, key).ok()?;
+    let mut writer = FrameWriter::new(buffer, header).ok()?;
+    for reply in Replies::new(body) {
+        writer.push_reply(&Reply::new(reply.ok()?.id, Status::Busy)).ok()?;
+    }
+    Some(writer.finish(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::native::{RequestId, SessionId};
+
+    use super::*;
+
+    #[test]
+    fn reads_that_are_put_off_keep_their_numbers_and_lose_their_values() {
+        let (kind, steering) = (Kind::Replies, SteeringId(7));
+        let header = Header { kind, steering, session: SessionId(3), number: 9, answered: 4 };
+        let mut frame = [0; 256];
+        let mut writer = FrameWriter::new(&mut frame, header).unwrap();
+        for id in [RequestId::Free(5), RequestId::Free(6)] {
+            let reply = Reply { value: b"stale", ..Reply::new(id, Status::Ok) };
+            writer.push_reply(&reply).unwrap();
+        }
+        let len_bytes = writer.finish(None);
+        let mut buffer = [0; 256];
+        let busy_len_bytes = put_off(&frame[..len_bytes], None, &mut buffer).unwrap();
+        let busy = Frame::parse(&buffer[..busy_len_bytes], None).unwrap();
+        let replies: Vec<_> = Replies::new(busy.body).map(Result::unwrap).collect();
+        let wanted = [RequestId::Free(5), RequestId::Free(6)];
+        assert_eq!(busy.header, header);
+        assert_eq!(replies, wanted.map(|id| Reply::new(id, Status::Busy)));
     }
 }

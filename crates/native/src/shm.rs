@@ -353,6 +353,10 @@ impl ShmPort {
 struct ShmOutlet<'c>(&'c mut [Option<ShmClient>]);
 
 impl Outlet for ShmOutlet<'_> {
+    fn is_lossless(&self) -> bool {
+        true
+    }
+
     fn frame_max_bytes(&self) -> usize {
         RingSize::DEFAULT.frame_len_max() & !7
     }

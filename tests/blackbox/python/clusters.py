@@ -13,8 +13,9 @@ WHOLE_SECONDS = 60
 class Cluster:
     """Three running servers; each may be killed and started again."""
 
-    def __init__(self, *flags, nodes=3, copies=3, lease="1s"):
+    def __init__(self, *flags, nodes=3, copies=3, lease="1s", native="off"):
         self._copies = copies
+        self._native = native
         self._folder = tempfile.TemporaryDirectory(prefix="cluster-")
         self._config_store = f"file://{self._folder.name}"
         self._flags = flags
@@ -38,6 +39,7 @@ class Cluster:
     def start(self, index):
         self.nodes[index] = servers.Dovetail(
             "--cluster", self._config_store, "--peer", f"{servers.HOST}:{self.peers[index]}", *self._flags,
+            native=self._native,
         )
 
     def kill(self, index):

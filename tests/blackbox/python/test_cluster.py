@@ -1,5 +1,6 @@
 """Clients of Redis Cluster as they are, redis-cli, and memcached clients of any node, against a cluster."""
 
+import contextlib
 import shutil
 import signal
 import socket
@@ -15,8 +16,10 @@ from pymemcache.exceptions import MemcacheError, MemcacheServerError, MemcacheUn
 from redis.cluster import ClusterNode, LoadBalancingStrategy, RedisCluster
 
 import clusters
+import native_wire as native
 import servers
 import wires
+from native_wire import MOVED, OK, NativeWire, request
 
 pytestmark = pytest.mark.dovetail_only
 
@@ -561,6 +564,38 @@ def test_a_read_that_a_move_of_its_shard_overtakes_is_answered():
         for reader in readers:
             reader.join()
         assert told == [] and moved > 10
+    finally:
+        running.stop()
+
+
+def test_a_native_write_that_a_node_has_executed_is_not_said_to_have_moved():
+    """Its client would send it to the node that has the key now: it would be done twice."""
+    running = clusters.Cluster(native=f"{servers.HOST}:0")
+    try:
+        key = b"counter"
+        with redis.Redis(port=running.resp_ports[0]) as client:
+            shard = client.execute_command("CLUSTER", "KEYSLOT", key) // (16_384 // 16)
+        with contextlib.ExitStack() as stack:
+            peers = [stack.enter_context(NativeWire(node.native_port)) for node in running.nodes]
+
+            def add(peer):
+                """A write whose answer its client has not got, as far as the node knows."""
+                number, peer.next_write = peer.next_write, peer.next_write + 1
+                return request(native.INCR, key, flags=native.ONCE, number=number, delta=1)
+
+            owner, first = next(
+                (peer, message) for peer, message in ((peer, add(peer)) for peer in peers)
+                if peer.exchange(message)[0].status == OK)
+            for name in [node["node"] for node in running.status()["nodes"]]:
+                running.move(shard, name)
+                deadline = time.monotonic() + 5
+                while owner.exchange(add(owner))[0].status != MOVED and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                if (status := owner.exchange(add(owner))[0].status) == MOVED:
+                    break
+            assert status == MOVED
+            repeated = owner.exchange(first)[0]
+            assert (repeated.status, repeated.number) == (OK, 1)
     finally:
         running.stop()
 

@@ -6,17 +6,20 @@
 //!                                    ├ Here, a write ─┐
 //!                                    ├ ThroughControl ┴▶ a group of its shard ─▶ on all copies
 //!                                    └ Elsewhere, Nowhere ▶ moved: slots and address
-//!  frames of replies wait ─ lease and places still good? ─▶ leave, or are dropped
+//!  frames of replies wait ─ lease and places still good? ─▶ leave, or those of reads are dropped
 //! ```
 //!
 //! # Invariants
-//! L1: no reply leaves unless the lease holds and no place has changed since the batch began (K22).
-//!     The client repeats a request whose reply was dropped; if it was a write that was executed,
-//!     the repetition is answered from the session's memory.
+//! L1: no reply to a read that this worker executed leaves unless the lease holds and no place has
+//!     changed since the batch began (K22). The client repeats it; over shared memory it is
+//!     answered "busy" (I2 of `outgoing`). What a group has done is on all copies, whatever changes
+//!     then.
 //! L2: requests of a shard that come behind one that goes through the control thread do so too, so
 //!     that they see its effect (I2 of `batch`).
 //! L3: a write whose outcome is unknown is not answered, and stays under way for its session: it is
-//!     never executed again.
+//!     never executed again. A read of the same group is answered "busy".
+//! L4: "moved" says that this node did not execute the request. So a repetition is first looked for
+//!     in the session's memory, whichever node has the key by now.
 
 use std::sync::Arc;
 
@@ -45,7 +48,7 @@ impl Placed {
         Placed { generation: view.generation(), view }
     }
 
-    /// Whether the batch's replies may leave (L1).
+    /// Whether the batch's replies of reads may leave (L1).
     pub fn may_answer(&self) -> bool {
         self.view.generation() == self.generation && self.view.may_answer(clock::now().ns)
     }
@@ -90,7 +93,8 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
-    /// Whether another server has the request's key; then it is answered without being executed.
+    /// Whether another server has the request's key; then it is answered without being executed
+    /// (L4).
     pub(super) fn is_moved(&mut self, id: RequestId, op: &Op<'_>) -> bool {
         let Some(placed) = &self.placed else { return false };
         let Some(key) = op.key() else {
@@ -105,6 +109,11 @@ impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
             return false;
         }
         let value = placed.moved(Slot::of(key));
+        if let RequestId::Once(sequence) = id
+            && !self.may_execute(sequence)
+        {
+            return true;
+        }
         self.direct(&Reply { value: value.as_bytes(), ..Reply::new(id, Status::Moved) });
         true
     }
@@ -166,17 +175,29 @@ impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
                     (requests, pendings) = (&requests[count..], &pendings[count..]);
                 }
                 Apart::NotExecuted => break,
-                Apart::Unknown => return, // L3
+                Apart::Unknown { count } => {
+                    let unknown = requests[..count].iter().zip(&pendings[..count]);
+                    for (request, pending) in unknown {
+                        if matches!(request.op, StoreOp::Get) {
+                            self.answer_busy(pending, origins); // L3
+                        }
+                    }
+                    pendings = &pendings[count..];
+                    break;
+                }
             }
         }
-        for pending in pendings {
-            let origin = &origins[usize::from(pending.origin)];
-            if let RequestId::Once(sequence) = pending.id {
-                origin.session.once().once.forget(sequence);
-            }
-            self.out.turn_to(origin);
-            let is_written = self.out.push(&Reply::new(pending.id, Status::Busy));
-            debug_assert!(is_written, "a reply without a value fits any frame");
+        pendings.iter().for_each(|pending| self.answer_busy(pending, origins));
+    }
+
+    /// Answers a request that was not executed, or is a read.
+    fn answer_busy(&mut self, pending: &Pending, origins: &[Origin<'k>]) {
+        let origin = &origins[usize::from(pending.origin)];
+        if let RequestId::Once(sequence) = pending.id {
+            origin.session.once().once.forget(sequence);
         }
+        self.out.turn_to(origin);
+        let is_written = self.out.push(&Reply::new(pending.id, Status::Busy));
+        debug_assert!(is_written, "a reply without a value fits any frame");
     }
 }

@@ -123,8 +123,12 @@ impl GroupHandle {
             return Apart::NotExecuted;
         }
         let changes = self.run(session, now, requests, |at| sink.tells(at));
-        if !self.end(session) || changes.is_empty() {
-            return Apart::Unknown;
+        let is_good = self.end(session);
+        if changes.is_empty() {
+            return Apart::Unknown { count: requests.len() };
+        }
+        if !is_good {
+            return Apart::Unknown { count: changes.len() };
         }
         tell(session, 0, &changes, sink);
         Apart::Done { count: changes.len() }
@@ -189,8 +193,11 @@ pub enum Apart {
     },
     /// Nothing was executed.
     NotExecuted,
-    /// The outcome is unknown: none was reported (P2).
-    Unknown,
+    /// The outcomes of the first requests are unknown: none was reported (P2).
+    Unknown {
+        /// How many: the rest was not executed.
+        count: usize,
+    },
 }
 
 /// Hands the outcomes of executed requests to a sink; the first is the request at `start`.
