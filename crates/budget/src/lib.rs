@@ -1,5 +1,8 @@
-//! The ledger of client buffers: every byte that clients cause is booked here, by kind, before it
-//! is allocated.
+//! The ledger of client buffers: what clients cause is booked here, by kind, before it is
+//! allocated. `memory` is the plan that divides `--memory`.
+//!
+//! Not booked: bytes in mailboxes between workers, which `under_way` bounds, and each worker's
+//! receive buffer (`memory`).
 //!
 //! ```text
 //!  client buffers: one number of bytes, a part of `--memory`
@@ -26,20 +29,21 @@
 //!
 //! # Invariants
 //! I1: the sum of all grants is at most the budget, and the sum of each kind at most its sub-limit.
-//!     Exceptions: one write of a cluster's node at a time, one forward, one guest
-//!     (`try_grow_or_alone`); the value that is being made (`forced`); the oldest reply of other
-//!     nodes (`past`); and replies to commands already executed and the bytes that small commands
-//!     hold at the end of a round (`force`). While the last are booked past the budget, no client
-//!     is read. One gathering makes at most half of the free bytes, give or take 1 MiB, one batch
-//!     and one reply per worker (`Core::begin_replies`, decision 0093).
+//!     Exceptions: one write of a cluster's node at a time, one forward, one guest (a request that
+//!     another node forwarded here; `try_grow_or_alone`); the value that is being made (`forced`);
+//!     the oldest reply of other nodes (`past`); the last value of a group (`grow_towards`); and
+//!     replies to commands already executed and the bytes that small commands hold at the end of a
+//!     round (`force`). While the last are booked past the budget, no client is read. One gathering
+//!     makes at most half of the free bytes, give or take 1 MiB, one batch and one reply per worker
+//!     (`Core::begin_replies`, decision 0093).
 //! I2: a reservation is released exactly once, with the same number of bytes and kind.
 //! I3: the last eighth is granted to small commands alone (K27).
+//! I4: writes that land from other nodes have a part of their own, whatever clients hold: a landing
+//!     write waits for no client, but all client requests may wait for it.
 //! I5: of connections and TLS handshakes a sixteenth has room whatever other kinds hold, so that
 //!     clients that fill the buffers do not keep others from connecting. Behind it other kinds stop
 //!     a little below the limit. A connection that finds no room all the same makes some: the
 //!     clients that hold most of requests and replies are closed ([`Outgrown::Arrivals`]).
-//! I4: writes that land from other nodes have a part of their own, whatever clients hold: a landing
-//!     write waits for no client, but all client requests may wait for it.
 //!
 //! The limit, and with it each sub-limit, follows `--memory` while the server runs. Parts that are
 //! planned at the start (native transfers, tables of tracking, buffers of UDP) keep the size they
@@ -425,6 +429,9 @@ impl BufferBudget {
     }
 }
 
+/// Bytes that [`Reservation::grow_towards`] takes at once.
+const GROWN_BYTES: u64 = 64 << 10;
+
 /// Bytes that are held as long as this lives, by no worker in particular.
 #[derive(Debug)]
 pub struct Reservation {
@@ -507,6 +514,26 @@ impl Reservation {
             self.bytes = bytes;
         }
         has_grown
+    }
+
+    /// Grows towards `bytes` by what is free, and past the part of its kind for the last
+    /// `past_bytes` of them. Returns whether it has reached them.
+    pub fn grow_towards(&mut self, bytes: u64, past_bytes: u64) -> bool {
+        while self.bytes < bytes {
+            let more_bytes = (bytes - self.bytes).min(GROWN_BYTES);
+            if !self.budget.try_grant(self.kind, more_bytes) {
+                break;
+            }
+            self.bytes += more_bytes;
+        }
+        let rest_bytes = bytes.saturating_sub(self.bytes);
+        let is_within = self.budget.kind_bytes(self.kind) <= self.limit_bytes();
+        let is_reached = rest_bytes == 0 || (is_within && rest_bytes <= past_bytes);
+        if is_reached {
+            self.budget.force_grant(self.kind, rest_bytes);
+            self.bytes += rest_bytes;
+        }
+        is_reached
     }
 
     /// Whether [`Reservation::try_grow_or_alone`] could be granted so many bytes now.

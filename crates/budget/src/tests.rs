@@ -276,6 +276,23 @@ fn one_alone_goes_past_its_part_and_no_second_one_does() {
 }
 
 #[test]
+fn what_grows_towards_an_amount_keeps_what_is_free_and_goes_past_its_part_by_the_last_of_it() {
+    let budget = Arc::new(BufferBudget::new(16 * MIB));
+    let part_bytes = budget.kind_limit_bytes(Kind::Writes);
+    let others = Reservation::try_new(&budget, Kind::Writes, MIB).unwrap();
+    let mut group = Reservation::empty(&budget, Kind::Writes);
+    assert!(!group.grow_towards(part_bytes + MIB, MIB), "the others have a part of it");
+    assert!(group.bytes() > part_bytes - 2 * MIB, "{} are kept", group.bytes());
+    drop(others);
+    assert!(group.grow_towards(part_bytes + MIB, MIB));
+    let mut second = Reservation::empty(&budget, Kind::Writes);
+    assert!(!second.grow_towards(1, MIB), "the part is exceeded by one at a time");
+    assert_eq!(budget.kind_bytes(Kind::Writes), part_bytes + MIB);
+    drop((group, second));
+    assert_eq!(budget.booked_bytes(), 0);
+}
+
+#[test]
 fn what_lands_has_its_part_whatever_clients_hold() {
     let budget = Arc::new(BufferBudget::new(0));
     budget.set_limits(48 * MIB, 16 * MIB);

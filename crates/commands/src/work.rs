@@ -15,6 +15,7 @@
 //! |---|---|
 //! | EXEC, MSET | 20 ms |
 //! | EXEC of 100 LCS of 1 MiB, or of 10,000 EXPIRE of such a value | 150 ms |
+//! | at a node of a cluster: EXEC, MSET of values of 12 MB | 100 ms |
 //!
 //! # Invariants
 //! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn costs
@@ -86,6 +87,9 @@ const DIGIT_BYTES: u64 = UNIT_BYTES / 2;
 /// Bytes that could be copied in the time of reading one compressed byte: some 4 ns, where each two
 /// of them stand for few bytes.
 const PACKED_BYTE_BYTES: u64 = 24;
+/// Bytes that could be copied in the time in which a group at a node of a cluster writes one: it
+/// is cut, summed and sent to each copy.
+const REPLICATED_BYTE_BYTES: u64 = 8;
 /// Units of a client that is looked at, and of one that is described or asked to close.
 const CLIENT_UNITS: u64 = 32;
 const CLIENT_LINE_UNITS: u64 = 128;
@@ -276,6 +280,11 @@ impl Work {
 /// The bytes that are copied in the time in which digits are read or written.
 pub fn digits_as_bytes(digits: usize) -> u64 {
     digits as u64 * DIGIT_BYTES
+}
+
+/// The bytes that are copied in the time in which a group at a node of a cluster writes so many.
+pub fn replicated_as_bytes(bytes: u64) -> u64 {
+    bytes.saturating_mul(REPLICATED_BYTE_BYTES)
 }
 
 /// Adds to a sum behind a shared reference.

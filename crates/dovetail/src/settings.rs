@@ -680,8 +680,9 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Size { min_bytes: 1 << 20, max_bytes: 1 << 40 },
         default: "96MiB",
         help: "Maximum bytes that one EXEC, WATCH, MSET, MSETNX or MSETEX accesses, each key \
-               counting as 4KiB, and of a BITOP whose keys keep changing; its worker serves no \
-               other client meanwhile, about 20ms at 96MiB (24,576 keys)",
+               counting as 4KiB and each byte stored in a cluster as eight, and of a BITOP whose \
+               keys keep changing; its worker serves no other client meanwhile, about 20ms at \
+               96MiB (24,576 keys)",
     },
     Setting {
         key: "enable-shutdown",

@@ -45,6 +45,7 @@ use crate::cluster::room_bytes;
 use flight::Flight;
 
 pub use channel::{ControlChannel, Ends};
+pub use flight::KeptRoom;
 pub use forward::{Asker, Guests};
 pub use group::{GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX};
 pub use group_handle::{Apart, GroupHandle, has_writes};

@@ -74,8 +74,12 @@ pub trait Engine {
         None
     }
 
-    /// In a group of a cluster, keeps room for what one command stores; false: there is none, and
-    /// nothing of it may run.
+    /// In a group of a cluster, while it has written nothing: whether the following reads are
+    /// executed here, for an estimate alone.
+    fn set_estimating(&mut self, _is_on: bool) {}
+
+    /// In a group of a cluster, keeps room for all that it stores, unless that was done before;
+    /// false: there is none, and nothing of it may run.
     fn keep_group_room(&mut self, _room: GroupRoom) -> bool {
         true
     }

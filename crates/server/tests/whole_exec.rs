@@ -216,6 +216,29 @@ fn an_exec_in_a_nearly_full_store_runs_whole_or_not_at_all() {
     check_whole(Config { mode: Mode::Clean, memory_bytes: 64 << 20, ..config() }, &[]);
 }
 
+/// What each may write is estimated before: many to one key are no longer than that key's value
+/// each.
+#[test]
+fn an_exec_of_many_small_changes_to_one_key_has_room() {
+    let server = TestServer::with(Config { mode: Mode::Clean, memory_bytes: 64 << 20, ..config() });
+    let mut client = server.resp();
+    for (change, count) in [
+        ("INCRBYFLOAT number 1.5", 400),
+        ("SETBIT bits 999999 1", 200),
+        ("SETRANGE text 9000 0123456789", 600),
+        ("BITFIELD fields SET u32 90000 7", 600),
+        ("APPEND log 0123456789", 2_000),
+    ] {
+        client.send("MULTI\r\n");
+        client.send(format!("{change}\r\n").repeat(count));
+        client.expect(format!("+OK\r\n{}", "+QUEUED\r\n".repeat(count)));
+        client.send("EXEC\r\n");
+        assert_eq!(client.line(), format!("*{count}"), "{change}");
+        client.send("ECHO end\r\n");
+        while client.line() != "end" {}
+    }
+}
+
 #[test]
 fn an_exec_in_a_nearly_full_data_directory_runs_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();

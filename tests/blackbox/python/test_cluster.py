@@ -235,12 +235,16 @@ def test_writes_of_a_group_without_room_are_refused_whole_and_not_done(client):
             assert client.exists(*names) == 0
         client.delete(*names)
     client.set("{told}:log", long)
-    with client.pipeline(transaction=True) as transaction:
-        for number in range(30):
-            transaction.append("{told}:log", b"<%d>" % number)
-        replies = transaction.execute(raise_on_error=False)
-    done = [number for number, reply in enumerate(replies) if isinstance(reply, int)]
-    assert client.getrange("{told}:log", len(long), -1) == b"".join(b"<%d>" % number for number in done)
+    for count, why in ((30, "larger than max-atomic-size"), (9, "maxmemory"), (2, None)):
+        with client.pipeline(transaction=True) as transaction:
+            for number in range(count):
+                transaction.append("{told}:log", b"<%d>" % number)
+            if why:
+                with pytest.raises(redis.exceptions.ResponseError, match=why):
+                    transaction.execute()
+                assert client.get("{told}:log") == long
+            else:
+                assert transaction.execute() == [len(long) + 3, len(long) + 6]
     with client.pipeline(transaction=True) as transaction:
         for _ in range(40):
             transaction.strlen("{told}:log").exists("{told}:log")

@@ -14,7 +14,7 @@ use super::locked::{Held, HeldWork, item_room_bytes};
 use crate::gather::Gather;
 use crate::resp::keys::{refuse_long_key, refuse_long_keys};
 use crate::resp::locked::{refuse_atomic, with_held};
-use crate::resp::several::keeps_group_room;
+use crate::resp::several::refuse_pairs_in_group;
 use crate::resp::strings::set_expiry;
 
 pub(super) fn restore_value<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, restore: Restore<'a>) {
@@ -44,8 +44,9 @@ pub(super) fn mset_ex<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: 
     if refuse_atomic(gather, caller, request.pairs.len(), bytes) {
         return;
     }
-    if gather.engine.session().is_none() && !keeps_group_room(gather, request.pairs) {
-        return gather.fail(caller, &ErrorReply::OutOfMemory);
+    let is_in_group = gather.engine.session().is_none();
+    if is_in_group && refuse_pairs_in_group(gather, caller, request.pairs) {
+        return;
     }
     let work = StoreAll { pairs: request.pairs, expiry, condition: request.condition };
     match with_held(gather, caller.slot, request.pairs.keys(), work) {

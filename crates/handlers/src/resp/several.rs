@@ -10,7 +10,7 @@ use budget::Kind;
 use commands::compaction::Answering;
 use commands::reply::{Pending, Shape};
 use commands::rmw::{Refusal, Rmw};
-use commands::work::Work;
+use commands::work::{Work, replicated_as_bytes};
 use replication::replicate::GroupRoom;
 use runtime::engine::Engine;
 use runtime::reply_sink::ReplySink;
@@ -171,10 +171,10 @@ fn with_locked<'a>(
     run: impl FnOnce(&mut Gather<'_, 'a>, Caller, Pairs<'a>),
 ) {
     if gather.engine.session().is_none() {
-        if !keeps_group_room(gather, pairs) {
-            return gather.fail(caller, &ErrorReply::OutOfMemory);
+        if !refuse_pairs_in_group(gather, caller, pairs) {
+            run(gather, caller, pairs);
         }
-        return run(gather, caller, pairs);
+        return;
     }
     let lens = pairs.map(|(key, value)| entry_len_max_bytes(key.len(), value.len()) as u64);
     let (now, room) = (gather.core.now, Room::of(lens));
@@ -192,11 +192,29 @@ fn with_locked<'a>(
     }
 }
 
-/// In a group of a cluster, keeps room for all pairs; false: there is none, and none is stored.
-pub(super) fn keeps_group_room<'a>(gather: &mut Gather<'_, 'a>, pairs: Pairs<'a>) -> bool {
+/// In a group of a cluster, keeps room for all pairs, or answers why none is stored.
+pub(super) fn refuse_pairs_in_group<'a>(
+    gather: &mut Gather<'_, 'a>,
+    caller: Caller,
+    pairs: Pairs<'a>,
+) -> bool {
     gather.flush();
     let lens_bytes = pairs.map(|(key, value)| (key.len() + value.len()) as u64);
-    gather.engine.keep_group_room(GroupRoom::of(lens_bytes))
+    refuse_group(gather, caller, GroupRoom::of(lens_bytes))
+}
+
+/// In a group of a cluster, keeps room for all that it stores, or answers why nothing of it runs.
+pub(super) fn refuse_group(gather: &mut Gather<'_, '_>, caller: Caller, room: GroupRoom) -> bool {
+    let as_copied_bytes = replicated_as_bytes(room.filling_bytes);
+    if refuse_atomic(gather, caller, 0, as_copied_bytes) {
+        return true;
+    }
+    gather.core.charge(Work::bytes(as_copied_bytes));
+    let has_room = gather.engine.keep_group_room(room);
+    if !has_room {
+        gather.fail(caller, &ErrorReply::OutOfMemory);
+    }
+    !has_room
 }
 
 fn store_pairs<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, pairs: Pairs<'a>) {

@@ -38,7 +38,7 @@ use wire::resp::{
 
 use super::locked::{TOO_MUCH_AT_ONCE, item_room_bytes};
 use super::redirect::{InDoubt, Keyed, keys_in, slot_of};
-use super::several::TOO_MANY_PARTS;
+use super::several::{TOO_MANY_PARTS, refuse_group};
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
 use super::{id_of, is_plain_read};
 use crate::gather::Gather;
@@ -307,7 +307,13 @@ fn exec_booked(
         (Some(view), Keyed::One(slot)) if view.is_own(slot) || !may_read_copies => {
             let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Close };
             in_group(gather, caller, (slot, in_doubt), |gather| {
-                exec_parts(gather, caller, transaction, commands);
+                // All earlier writes of the shard are in this node's store by now.
+                gather.engine.set_estimating(true);
+                let room = plan_of(gather, commands).group_room();
+                gather.engine.set_estimating(false);
+                if !room.is_some_and(|room| refuse_group(gather, caller, room)) {
+                    exec_parts(gather, caller, transaction, commands);
+                }
             });
         }
         // No keys, or reads of a copy.

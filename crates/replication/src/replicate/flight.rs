@@ -10,9 +10,10 @@
 //! F1: memory of more than [`UNBOOKED_BYTES`] is booked before it is filled, and stays booked until
 //!     the node drops the write (K27). Shorter writes are bounded by the dispatchers' request
 //!     slots.
+//! F2: in a group whose room was kept before its first write, each write takes its part of that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use budget::{BufferBudget, Kind, Reservation};
 use cluster::message::{Changed, Hold};
@@ -29,6 +30,8 @@ const UNBOOKED_BYTES: u64 = 1 << 10;
 pub(super) struct Flight {
     budget: Arc<BufferBudget>,
     booked: Mutex<Booked>,
+    /// What its group has kept for all its writes.
+    group_room: OnceLock<Arc<KeptRoom>>,
     /// The bytes for which there was no room; 0: there was room, or it was not asked.
     wanted_bytes: AtomicU64,
 }
@@ -39,10 +42,42 @@ struct Booked {
     kept: Option<Reservation>,
 }
 
+/// The memory for all values that a group stores, booked before the first.
+pub struct KeptRoom(Mutex<Reservation>);
+
+impl KeptRoom {
+    /// All of it.
+    pub fn new(all: Reservation) -> KeptRoom {
+        KeptRoom(Mutex::new(all))
+    }
+
+    fn has(&self, bytes: u64) -> bool {
+        self.lock().bytes() >= bytes
+    }
+
+    /// Takes a part, if so much is left.
+    fn take(&self, budget: &Arc<BufferBudget>, bytes: u64) -> Option<Reservation> {
+        let mut left = self.lock();
+        let rest_bytes = left.bytes().checked_sub(bytes)?;
+        // It shrinks, and the part takes the same bytes.
+        let _ = left.try_resize(rest_bytes);
+        Some(Reservation::forced(budget, Kind::Writes, bytes))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reservation> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Flight {
     pub fn new(budget: &Arc<BufferBudget>) -> Flight {
-        let (budget, wanted_bytes) = (Arc::clone(budget), AtomicU64::new(0));
-        Flight { budget, booked: Mutex::default(), wanted_bytes }
+        let (budget, group_room) = (Arc::clone(budget), OnceLock::new());
+        Flight { budget, booked: Mutex::default(), group_room, wanted_bytes: AtomicU64::new(0) }
+    }
+
+    /// Takes what it needs from what its group has kept.
+    pub fn draw_from(&self, room: Arc<KeptRoom>) {
+        let _ = self.group_room.set(room); // A write is in one group, and runs once in it.
     }
 
     /// Books the memory for the operation on that value. Returns false if there is no room now.
@@ -80,27 +115,21 @@ impl Flight {
             return false;
         }
         let new_bytes = written_bytes_max(op, update, old).min(value_max);
+        if self.group_room.get().is_some_and(|room| room.has(kept_bytes(new_bytes))) {
+            return false;
+        }
         // Roughly the bytes of writes under way.
         let coming_bytes = self.budget.kind_bytes(Kind::Writes);
         let room_bytes = || room_bytes_for(new_bytes, room_bytes(), &self.budget);
         new_bytes > SHORT_BYTES && new_bytes + coming_bytes > room_bytes()
     }
 
-    /// Takes the memory for a new value from what was kept before.
-    pub fn book_from(&self, room: &mut Reservation, kept_bytes: u64) {
-        if room.bytes() >= kept_bytes {
-            // It shrinks, and this takes the same bytes.
-            let _ = room.try_resize(room.bytes() - kept_bytes);
-            self.booked().kept = Some(Reservation::forced(&self.budget, Kind::Writes, kept_bytes));
-        }
-    }
-
     fn book(&self, scratch_bytes: u64, kept_bytes: u64) -> bool {
-        if self.booked().kept.as_ref().is_some_and(|kept| kept.bytes() >= kept_bytes) {
-            return true; // A plain value needs nothing else.
-        }
-        let mut kept = Reservation::empty(&self.budget, Kind::Writes);
-        let is_booked = kept.try_grow_or_alone(kept_bytes);
+        let group_room = self.group_room.get();
+        let drawn = group_room.and_then(|room| room.take(&self.budget, kept_bytes));
+        let is_drawn = drawn.is_some();
+        let mut kept = drawn.unwrap_or_else(|| Reservation::empty(&self.budget, Kind::Writes));
+        let is_booked = is_drawn || kept.try_grow_or_alone(kept_bytes);
         if is_booked {
             // The control thread makes one value at a time.
             let scratch = Reservation::forced(&self.budget, Kind::Scratch, scratch_bytes);
@@ -148,8 +177,13 @@ pub(super) fn kept_bytes_of(value_bytes: u64) -> u64 {
     if value_bytes > UNBOOKED_BYTES { kept_bytes(value_bytes) } else { 0 }
 }
 
+/// The same, and what an update of a value of that length books, at most.
+pub(super) fn kept_bytes_max(value_bytes: u64) -> u64 {
+    if value_bytes > UNBOOKED_BYTES / 4 { kept_bytes(value_bytes) } else { 0 }
+}
+
 /// The entry's value, and the state of each of its blocks.
-pub(super) fn kept_bytes(value_bytes: u64) -> u64 {
+fn kept_bytes(value_bytes: u64) -> u64 {
     value_bytes + value_bytes / 16
 }
 

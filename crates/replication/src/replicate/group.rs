@@ -27,7 +27,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::UnixMillis;
-use budget::{BufferBudget, Reservation};
+use budget::BufferBudget;
 use cluster::message::{Change, ChangeKind, Changed, Hold};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
@@ -39,7 +39,7 @@ use store::pin::Pins;
 use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::apply::{Context, apply};
-use super::flight::{self, Flight};
+use super::flight::{self, Flight, KeptRoom};
 use super::kind_of;
 use crate::cluster::room_bytes;
 
@@ -52,8 +52,8 @@ pub enum GroupCall {
     Begin(Slot),
     /// Execute these requests.
     Run(Vec<Arc<GroupChange>>),
-    /// Keep room for the values that one command stores, which is refused as a whole, or not at
-    /// all. The answer is bad if there is none.
+    /// Keep room for all values that the group stores, which is refused as a whole, or not at all.
+    /// The answer is bad if there is none.
     Keep(GroupRoom),
     /// Release the shard once all copies have everything.
     End,
@@ -75,7 +75,7 @@ pub enum GroupAnswer {
     TooFewCopies,
 }
 
-/// The room for the entries that one command of a group stores.
+/// The room for the entries that a group stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupRoom {
     /// Bytes of keys and values, in the log.
@@ -89,7 +89,7 @@ impl GroupRoom {
     pub fn of(lens_bytes: impl IntoIterator<Item = u64>) -> GroupRoom {
         lens_bytes.into_iter().fold(GroupRoom::default(), |room, len_bytes| GroupRoom {
             filling_bytes: room.filling_bytes + len_bytes,
-            made_bytes: room.made_bytes + flight::kept_bytes(len_bytes),
+            made_bytes: room.made_bytes + flight::kept_bytes_max(len_bytes),
         })
     }
 }
@@ -197,11 +197,9 @@ impl GroupChange {
         flight::kept_bytes_of(self.filling_bytes())
     }
 
-    /// Takes the memory for the value that it stores from what was kept for its command.
-    pub fn book_from(&self, room: &mut Reservation) {
-        if let Op::Set(set) = self.request_slot.request().op {
-            self.flight.book_from(room, flight::kept_bytes(set.value.len() as u64));
-        }
+    /// Takes the memory for the value that it stores from what was kept for its group.
+    pub fn draw_from(&self, room: Arc<KeptRoom>) {
+        self.flight.draw_from(room);
     }
 
     /// Refuses it, unexecuted, because the log has no room for it.

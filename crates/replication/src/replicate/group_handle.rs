@@ -29,6 +29,8 @@ pub struct GroupHandle {
     receiver: Option<Receiver>,
     /// A group was begun and not ended.
     is_held: bool,
+    /// Room for all that the group stores is kept.
+    has_room: bool,
     /// A request of the group was not executed, or its outcome is unknown.
     is_bad: bool,
 }
@@ -41,8 +43,8 @@ impl GroupHandle {
         receiver: Option<Receiver>,
         (store, budget): (Arc<Store>, Arc<BufferBudget>),
     ) -> GroupHandle {
-        let (is_held, is_bad) = (false, false);
-        GroupHandle { channel, dispatcher, store, budget, receiver, is_held, is_bad }
+        let (is_held, has_room, is_bad) = (false, false, false);
+        GroupHandle { channel, dispatcher, store, budget, receiver, is_held, has_room, is_bad }
     }
 
     /// The worker's receiver of entries.
@@ -57,7 +59,7 @@ impl GroupHandle {
 
     /// Begins a group on keys of one slot, if the control thread grants it.
     pub fn begin(&mut self, session: &mut Session, slot: Slot) -> GroupAnswer {
-        self.is_bad = false;
+        (self.has_room, self.is_bad) = (false, false);
         let answer = self.ask(session, GroupCall::Begin(slot));
         self.is_held = answer == GroupAnswer::Good;
         answer
@@ -104,10 +106,13 @@ impl GroupHandle {
         }
     }
 
-    /// Keeps room for what a command of the current group stores; false: there is none, and nothing
-    /// of it may run.
+    /// Keeps room for all that the current group stores, unless it was kept before; false: there
+    /// is none, and nothing of it may run.
     pub fn keep(&mut self, session: &mut Session, room: GroupRoom) -> bool {
-        !self.is_held || self.ask(session, GroupCall::Keep(room)) == GroupAnswer::Good
+        if self.is_held && !self.has_room {
+            self.has_room = self.ask(session, GroupCall::Keep(room)) == GroupAnswer::Good;
+        }
+        !self.is_held || self.has_room
     }
 
     /// Executes the first requests, as many as P3 allows, of one slot's shard as a group of their

@@ -14,6 +14,8 @@
 //! G3: a request that the node refuses for now, as between two configurations, is asked again in
 //!     its order, as long as the configuration names this node as the shard's primary. A node that
 //!     is no member any more has no lease and gets none: the worker is not kept waiting for one.
+//! G4: a group waits for the memory of what it stores as a single write does, and meanwhile keeps
+//!     what is free: writes under way need nothing of it to end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,10 +25,15 @@ use budget::{Kind, Reservation};
 use cluster::message::Outcome;
 use cluster::node::Stage;
 use cluster::{ShardId, Slot};
-use replication::replicate::{GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX};
+use replication::replicate::{
+    GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX, KeptRoom,
+};
 
 use super::control::{Control, PATIENCE_NS};
 use super::flushes;
+
+/// How long a group waits for room (G4): its worker's clients wait, too.
+const ROOM_PATIENCE_NS: u64 = PATIENCE_NS / 8;
 
 /// See the module's page.
 #[derive(Default)]
@@ -50,13 +57,23 @@ struct Holder {
     running: Option<Vec<Arc<GroupChange>>>,
     /// The bytes of values that the outcomes of these keep (`replicate::group`, P3).
     kept_bytes: usize,
-    /// What is kept of the room for the values of its present command.
-    room: Option<Reservation>,
+    /// The room for all values that it stores, if it was asked for.
+    room: Option<Arc<KeptRoom>>,
+    /// The same while it is not complete (G4).
+    growing: Option<Growing>,
     /// Whether requests that add to the shard are refused for want of room: determined once,
     /// because a group that has begun continues.
     is_full: Option<bool>,
     is_ending: bool,
     is_bad: bool,
+}
+
+/// Room that a group's worker waits for.
+struct Growing {
+    kept: Reservation,
+    wanted_bytes: u64,
+    /// What it may exceed the share of writes by: one item (`Flight::begin_past`).
+    past_bytes: u64,
 }
 
 /// What a group that waits for its shard depends on.
@@ -108,6 +125,7 @@ impl Holder {
             running: None,
             kept_bytes: 0,
             room: None,
+            growing: None,
             is_full: None,
             is_ending: false,
             is_bad: false,
@@ -140,7 +158,24 @@ impl Holder {
         is_put_off
     }
 
+    /// Takes more of the room that it waits for. The answer to its worker, once it is known.
+    fn grow(&mut self, now: Instant) -> Option<GroupAnswer> {
+        let mut growing = self.growing.take()?;
+        if growing.kept.grow_towards(growing.wanted_bytes, growing.past_bytes) {
+            self.room = Some(Arc::new(KeptRoom::new(growing.kept)));
+            return Some(GroupAnswer::Good);
+        }
+        if now.ns.saturating_sub(self.since.ns) >= ROOM_PATIENCE_NS {
+            return Some(GroupAnswer::Bad);
+        }
+        self.growing = Some(growing);
+        None
+    }
+
     fn step(&mut self, now: Instant) -> Step {
+        if self.growing.is_some() {
+            return self.grow(now).map_or(Step::Wait, Step::Answer);
+        }
         if self.is_bad && self.running.take().is_some() {
             return Step::Answer(GroupAnswer::Bad);
         }
@@ -195,8 +230,9 @@ pub(super) fn turn(control: &mut Control, now: Instant) {
             }
             GroupCall::Run(changes) => run(control, changes, now),
             GroupCall::Keep(room) => {
-                let answer = keep(control, room, now);
-                control.ends.answer(dispatcher, answer);
+                if !begin_to_keep(control, room, now) {
+                    control.ends.answer(dispatcher, GroupAnswer::Bad);
+                }
             }
             GroupCall::End => {
                 if let Some(holder) = &mut control.state.groups.holder {
@@ -211,19 +247,19 @@ pub(super) fn turn(control: &mut Control, now: Instant) {
     while step(control, now) {}
 }
 
-/// Keeps room for all values that one command stores.
-fn keep(control: &mut Control, room: GroupRoom, now: Instant) -> GroupAnswer {
+/// Begins to keep room for all values that a group stores; false: there is none.
+fn begin_to_keep(control: &mut Control, room: GroupRoom, now: Instant) -> bool {
     let has_room = has_room(control, room.filling_bytes, now);
     let budget = control.shared.buffer_budget();
-    let made_bytes_max = made_bytes_max(control);
-    let Some(holder) = &mut control.state.groups.holder else { return GroupAnswer::Bad };
+    let fits = room.made_bytes <= made_bytes_max(control);
+    let past_bytes = control.shared.store().limits().item_max_bytes;
+    let Some(holder) = &mut control.state.groups.holder else { return false };
     holder.since = now;
-    let mut kept = Reservation::empty(budget, Kind::Writes);
-    let is_full = *holder.is_full.get_or_insert(!has_room)
-        || room.made_bytes > made_bytes_max
-        || !kept.try_grow_or_alone(room.made_bytes);
-    holder.room = (!is_full).then_some(kept);
-    if is_full { GroupAnswer::Bad } else { GroupAnswer::Good }
+    let is_full = *holder.is_full.get_or_insert(!has_room) || !fits;
+    let kept = Reservation::empty(budget, Kind::Writes);
+    let growing = Growing { kept, wanted_bytes: room.made_bytes, past_bytes };
+    holder.growing = (!is_full).then_some(growing);
+    !is_full
 }
 
 /// Whether the log has room for so many bytes of keys and values of the group that holds its shard.
@@ -236,7 +272,7 @@ fn has_room(control: &mut Control, filling_bytes: u64, now: Instant) -> bool {
         && !control.node.is_crowded(shard, now)
 }
 
-/// The bytes of values that one call, or one command, may have under way. One of them exceeds the
+/// The bytes of values that one call, or one group, may have under way. One of them exceeds the
 /// share (`Flight::begin_past`).
 fn made_bytes_max(control: &Control) -> u64 {
     control.shared.buffer_budget().kind_limit_bytes(Kind::Writes)
@@ -248,8 +284,8 @@ fn run(control: &mut Control, changes: Vec<Arc<GroupChange>>, now: Instant) {
     holder.running = Some(changes.clone());
     holder.kept_bytes = 0;
     holder.since = now;
-    if let Some(room) = &mut holder.room {
-        changes.iter().for_each(|change| change.book_from(room));
+    if let Some(room) = &holder.room {
+        changes.iter().for_each(|change| change.draw_from(Arc::clone(room)));
     }
     let filling_bytes: u64 = changes.iter().map(|change| change.filling_bytes()).sum();
     // A write that has begun must end on every copy: the call is refused as a whole, or not at

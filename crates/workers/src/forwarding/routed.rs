@@ -70,6 +70,8 @@ pub struct Routed {
     cluster: Option<(Arc<View>, Arc<ControlChannel>)>,
     /// For groups, at a node of a cluster.
     group_handle: Option<GroupHandle>,
+    /// [`Engine::set_estimating`].
+    is_estimating: bool,
 }
 
 impl Routed {
@@ -108,6 +110,7 @@ impl Routed {
                 GroupHandle::new(channel, own.index(), receiver, means)
             }),
             cluster: shared.cluster_and_channel(),
+            is_estimating: false,
         };
         routed.dispatcher = turn.decider.map(|decider| routed.open_dispatcher(turn.plan, decider));
         routed
@@ -148,7 +151,9 @@ impl Engine for Routed {
         mut sink: &mut dyn Answering,
     ) {
         match &mut self.group_handle {
-            Some(group_handle) if group_handle.is_held() || has_writes(requests) => {
+            Some(group_handle)
+                if !self.is_estimating && (group_handle.is_held() || has_writes(requests)) =>
+            {
                 group_handle.execute(&mut self.home.session, now, requests, &mut sink);
             }
             _ => self.home.execute(now, requests, sink),
@@ -157,6 +162,10 @@ impl Engine for Routed {
 
     fn begin_group(&mut self, slot: Slot) -> Option<GroupAnswer> {
         Some(self.group_handle.as_mut()?.begin(&mut self.home.session, slot))
+    }
+
+    fn set_estimating(&mut self, is_on: bool) {
+        self.is_estimating = is_on;
     }
 
     fn keep_group_room(&mut self, room: GroupRoom) -> bool {

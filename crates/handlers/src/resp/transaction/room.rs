@@ -7,6 +7,8 @@
 //!                └───────────────── unlock ◀───────────────────────┘
 //! ```
 //!
+//! A node of a cluster estimates once its group has begun: no other client's write comes between.
+//!
 //! # Invariants
 //! R1: every command that may write an entry adds one at least as long: a command either finds its
 //!     place, or the transaction is refused before its first command.
@@ -18,6 +20,7 @@ use std::collections::BTreeMap;
 use commands::compaction::Answering;
 use commands::rmw::{Refusal, Rmw};
 use commands::work::Work;
+use replication::replicate::GroupRoom;
 use store::{Op, Outcome, Pins, Request, Room, Sink};
 use wire::resp::number::float_digits;
 use wire::resp::{Command, CommandId, KeyCommand, MSetEx, StringCommand};
@@ -67,6 +70,13 @@ impl Plan {
         }
     }
 
+    /// The room to keep in a group of a cluster, where a new expiry is an entry like others.
+    /// `None`: nothing is stored.
+    pub fn group_room(&self) -> Option<GroupRoom> {
+        let stores = matches!(self.effect, Some(Effect::Entry | Effect::Touch));
+        stores.then(|| GroupRoom::of(self.lens_bytes.iter().copied()))
+    }
+
     /// Whether the entries of the same commands fit into what was planned.
     pub fn covers(&self, now: &Plan) -> bool {
         debug_assert!(self.lens_bytes.len() == now.lens_bytes.len(), "of the same commands");
@@ -83,9 +93,9 @@ impl Plan {
     }
 }
 
-/// The longest entries that keys may have by now, by their hashes; 0: the key is absent. Only of
-/// keys that commands before may have changed.
-type Lengths = BTreeMap<u64, u64>;
+/// The values that keys may have by now, at most, by the keys' hashes. Only of keys that commands
+/// before may have changed.
+type Lengths = BTreeMap<u64, Longest>;
 
 /// A part whose commands are planned in their order.
 #[derive(Default)]
@@ -123,8 +133,7 @@ fn plan_command(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &mut 
             _,
         ) => {
             for (key, value) in *pairs {
-                let len_bytes = item_room_bytes(key, value.len());
-                plan_entry(gather, key, len_bytes, planned);
+                plan_value(gather, key, Longest::of(value.len() as u64), planned);
             }
         }
         (
@@ -138,72 +147,83 @@ fn plan_command(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &mut 
         }
         (_, Effect::Touch) => {
             for key in keys_of(queued) {
-                let len_bytes = entry_now(gather, key, planned).len_max_bytes;
+                let len_bytes = value_now(gather, key, planned).entry_bytes(key);
                 planned.lens_bytes.push(len_bytes);
             }
         }
         (_, Effect::Entry) => {
-            let len_bytes = entry_len_max(gather, queued, planned);
-            planned.lens_bytes.push(len_bytes);
-            keys_of(queued).for_each(|key| note_longer(gather, key, len_bytes, planned));
+            let value = value_max(gather, queued, planned);
+            let lens_bytes = keys_of(queued).map(|key| value.entry_bytes(key));
+            planned.lens_bytes.push(lens_bytes.max().unwrap_or(0));
+            keys_of(queued).for_each(|key| note_longer(gather, key, value, planned));
         }
         (_, Effect::Nothing | Effect::Delete) => {}
     }
 }
 
-/// Adds an entry of a key that may stay as it was.
-fn plan_entry(gather: &mut Gather<'_, '_>, key: &[u8], len_bytes: u64, planned: &mut Planned) {
-    planned.lens_bytes.push(len_bytes);
-    note_longer(gather, key, len_bytes, planned);
+/// Adds a value of a key that may stay as it was.
+fn plan_value(gather: &mut Gather<'_, '_>, key: &[u8], value: Longest, planned: &mut Planned) {
+    planned.lens_bytes.push(value.entry_bytes(key));
+    note_longer(gather, key, value, planned);
 }
 
-/// Notes that a key has an entry of this length by now, or still the one before.
-fn note_longer(gather: &mut Gather<'_, '_>, key: &[u8], len_bytes: u64, planned: &mut Planned) {
+/// Notes that a key has this value by now, or still the one before.
+fn note_longer(gather: &mut Gather<'_, '_>, key: &[u8], value: Longest, planned: &mut Planned) {
     if planned.builds_on_old {
-        let before_bytes = entry_now(gather, key, planned).len_max_bytes;
-        planned.lengths.insert(gather.core.hash(key).0, len_bytes.max(before_bytes));
+        let longest = value_now(gather, key, planned).or_longer(value);
+        planned.lengths.insert(gather.core.hash(key).0, longest);
     }
 }
 
 /// Adds a copy of the source, if it is there, under the name of the target.
 fn plan_copy(gather: &mut Gather<'_, '_>, source: &[u8], target: &[u8], planned: &mut Planned) {
-    let source_bytes = entry_now(gather, source, planned).len_max_bytes;
-    let len_bytes = match source_bytes {
-        0 => 0,
-        _ => source_bytes + item_room_bytes(target, 0),
-    };
-    plan_entry(gather, target, len_bytes, planned);
+    let source = value_now(gather, source, planned);
+    plan_value(gather, target, source, planned);
 }
 
-/// The entry that a key has by now, at most.
-fn entry_now(gather: &mut Gather<'_, '_>, key: &[u8], planned: &Planned) -> EntrySink {
+/// The value that a key has by now, at most.
+fn value_now(gather: &mut Gather<'_, '_>, key: &[u8], planned: &Planned) -> Longest {
     let hash = gather.core.hash(key);
-    if let Some(len_max_bytes) = planned.lengths.get(&hash.0) {
-        return EntrySink { len_max_bytes: *len_max_bytes, digits: FLOAT_TEXT_BYTES };
+    if let Some(value) = planned.lengths.get(&hash.0) {
+        return *value;
     }
-    let mut sink = EntrySink::default();
+    let mut sink = ValueSink::default();
     let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
     gather.engine.execute(gather.core.now, &[request], &mut sink);
-    sink
+    sink.0
 }
 
-/// The longest entry that a command may write: its own bytes and, if it builds on the old
-/// value, that.
-fn entry_len_max(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &Planned) -> u64 {
-    let mut old = EntrySink::default();
+/// The longest value that a command may write: its own bytes and, if it builds on the old value,
+/// that.
+fn value_max(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &Planned) -> Longest {
+    let mut old = Longest::default();
     if builds_on_old_values(queued) {
         for key in keys_of(queued) {
-            let now = entry_now(gather, key, planned);
-            old.len_max_bytes = old.len_max_bytes.max(now.len_max_bytes);
-            old.digits = old.digits.max(now.digits);
+            old = old.or_longer(value_now(gather, key, planned));
         }
     }
+    let old_bytes = old.value_bytes.unwrap_or(0);
     let value_max_bytes = gather.core.value_max_bytes;
-    let grows_to = grows_to_bytes(queued, value_max_bytes) + number_bytes(queued, old.digits);
-    let own_bytes = item_room_bytes(queued.raw, grows_to as usize);
-    let longest_key = keys_of(queued).max_by_key(|key| key.len()).unwrap_or_default();
-    let most_bytes = item_room_bytes(longest_key, value_max_bytes as usize + TOKEN_BYTES);
-    (old.len_max_bytes + own_bytes).min(most_bytes)
+    let grows_to = grows_to_bytes(queued, value_max_bytes);
+    let value = match queued.parsed {
+        Ok(Command::String(StringCommand::Append { value, .. })) => {
+            Longest::of(old_bytes + value.len() as u64)
+        }
+        Ok(Command::String(StringCommand::SetRange { value, .. })) => {
+            Longest::of(old_bytes.max(grows_to + value.len() as u64))
+        }
+        Ok(Command::Bit(_)) => Longest::of(old_bytes.max(grows_to)),
+        Ok(Command::String(StringCommand::IncrBy { .. })) => {
+            Longest { digits: INTEGER_TEXT_BYTES, ..Longest::of(INTEGER_TEXT_BYTES) }
+        }
+        Ok(Command::String(StringCommand::IncrByFloat { increment, .. })) => {
+            let digits = digits_of(increment).max(old.digits) + FLOAT_MORE_BYTES;
+            let digits = digits.min(FLOAT_TEXT_BYTES);
+            Longest { digits, ..Longest::of(digits) }
+        }
+        _ => Longest::of(old_bytes + queued.raw.len() as u64 + grows_to),
+    };
+    Longest { value_bytes: value.value_bytes.map(|bytes| bytes.min(value_max_bytes)), ..value }
 }
 
 /// What a command takes in the log, at most.
@@ -244,17 +264,6 @@ fn builds_on_old_values(queued: &Queued<'_>) -> bool {
     effect_of(queued) == Effect::Touch || id.is_some_and(|id| builders.contains(&id))
 }
 
-/// The maximum length of a number that a command counts to, beyond its own bytes and the old ones.
-fn number_bytes(queued: &Queued<'_>, old_digits: u64) -> u64 {
-    match queued.parsed {
-        Ok(Command::String(StringCommand::IncrBy { .. })) => INTEGER_TEXT_BYTES,
-        Ok(Command::String(StringCommand::IncrByFloat { increment, .. })) => {
-            (digits_of(increment).max(old_digits) + FLOAT_MORE_BYTES).min(FLOAT_TEXT_BYTES)
-        }
-        _ => 0,
-    }
-}
-
 /// The digits that a number stands for, before and after its point.
 fn digits_of(number: &[u8]) -> u64 {
     // The length first: old values of all commands come here.
@@ -265,21 +274,43 @@ fn digits_of(number: &[u8]) -> u64 {
     float_digits(number) as u64
 }
 
-/// Notes the length of the longest entry, and of the longest number.
-#[derive(Default)]
-struct EntrySink {
-    len_max_bytes: u64,
+/// A value, at most.
+#[derive(Clone, Copy, Default)]
+struct Longest {
+    /// None: there is none.
+    value_bytes: Option<u64>,
+    /// As a number.
     digits: u64,
 }
 
-impl Answering for EntrySink {}
+impl Longest {
+    /// Any value of that length.
+    fn of(value_bytes: u64) -> Longest {
+        Longest { value_bytes: Some(value_bytes), digits: FLOAT_TEXT_BYTES }
+    }
 
-impl Sink<Refusal> for EntrySink {
+    fn or_longer(self, other: Longest) -> Longest {
+        let value_bytes = self.value_bytes.max(other.value_bytes);
+        Longest { value_bytes, digits: self.digits.max(other.digits) }
+    }
+
+    /// Its entry, if there is one.
+    fn entry_bytes(self, key: &[u8]) -> u64 {
+        self.value_bytes.map_or(0, |bytes| item_room_bytes(key, bytes as usize + TOKEN_BYTES))
+    }
+}
+
+/// Notes the longest value.
+#[derive(Default)]
+struct ValueSink(Longest);
+
+impl Answering for ValueSink {}
+
+impl Sink<Refusal> for ValueSink {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
-            let len_bytes = item_room_bytes(item.key, item.value.len() + TOKEN_BYTES);
-            self.len_max_bytes = self.len_max_bytes.max(len_bytes);
-            self.digits = self.digits.max(digits_of(item.value));
+            let value_bytes = Some(item.value.len() as u64);
+            self.0 = self.0.or_longer(Longest { value_bytes, digits: digits_of(item.value) });
         }
     }
 }
