@@ -7,6 +7,7 @@
 //!  |  buffers                             |  log                     <--|  index  |
 //!  |  max(1/8, min(40 MiB, 1/4 - 8 MiB))  |  the rest                   |  1/64   |
 //!  +--------------------------------------+-----------------------------+---------+
+//!      taken from the log where needed: forwardings, hot set, workers
 //! ```
 //!
 //! The index starts with a 64th and takes more memory from the log as items come (decision 0018). A

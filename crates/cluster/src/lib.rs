@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   config store ◀─ compare and set ─ manager ── Install, Commit, leases ──▶ node ◀── clients
-//!   (ZooKeeper or embedded)       live nodes and their roles              │ ▲
+//!   (ZooKeeper, or files)         live nodes and their roles              │ ▲
 //!                                                       landed frames ════╪═╪═══▶ other nodes
 //! ```
 //!

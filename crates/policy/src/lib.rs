@@ -18,7 +18,7 @@
 //! | `hot_set` | which keys are hot in this epoch, and which weigh the most | server |
 //! | `tuner` | threads, cached items and cache ways | server |
 //! | `taxonomy` | which policy suits what is observed | server |
-//! | `rebalance` | which shards move to which server | tests |
+//! | `rebalance` | which shards move to which server | the cluster's manager (`cluster-io`) |
 
 #![forbid(unsafe_code)]
 

@@ -78,7 +78,7 @@ const DIFFERENCES: [Difference; 11] = [
         explains: |seen| seen.is(&["MEMORY", "USAGE"]) && seen.are_integers(),
     },
     Difference {
-        name: "DBSIZE counts what has expired until somebody meets it",
+        name: "DBSIZE counts what has expired until a client meets it",
         explains: |seen| seen.is(&["DBSIZE"]) && seen.are_integers(),
     },
     Difference {

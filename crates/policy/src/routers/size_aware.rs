@@ -4,8 +4,9 @@
 //! ```text
 //!                       size known and large ──▶ the large worker of its range
 //!  request ──┤
-//!                       small, or not known yet ──▶ a small worker; if it finds a large item,
-//!                                                   it asks again with the size
+//!                       small, or not known yet ──▶ a small worker; if the item is large, it
+//!                                                   returns the request, and the dispatcher
+//!                                                   routes it again with the size
 //! ```
 //!
 //! A request that goes to a large worker ignores the bound: no other worker may serve it, and a
