@@ -46,7 +46,7 @@ use arrayvec::ArrayVec;
 use base::UnixMillis;
 use counters::{Compacted, SIZE_CLASSES};
 use policy::window::Plan;
-use store::request::{Outcome, Request, Sink};
+use store::request::{Item, Outcome, Request, Sink};
 use store::{Pins, Session};
 
 use crate::rmw::{Refusal, Rmw};
@@ -96,6 +96,10 @@ pub trait Answering: Sink<Refusal> {
 impl Sink<Refusal> for &mut (dyn Answering + '_) {
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
         (**self).outcome(request_index, outcome, pins);
+    }
+
+    fn may_tell(&mut self, request_index: usize, old: &Item<'_>, pins: Pins<'_>) -> bool {
+        (**self).may_tell(request_index, old, pins)
     }
 }
 

@@ -165,6 +165,19 @@ impl Shape {
         matches!(self, Shape::BitCount(_) | Shape::BitPosition(_) | Shape::Digest | Shape::Dump)
     }
 
+    /// Whether a change that is answered this way reports a value, so that it needs room for that
+    /// before it takes effect ([`Sink::may_tell`]).
+    ///
+    /// [`Sink::may_tell`]: store::request::Sink::may_tell
+    pub fn tells_value_of_change(self) -> bool {
+        match self {
+            Shape::OldValue | Shape::McValue { .. } => true,
+            Shape::Meta(meta) => meta.kind == MetaKind::Get && meta.with_value,
+            Shape::Binary(binary) => binary.has_value(),
+            _ => false,
+        }
+    }
+
     /// What a reply of this shape reports, beyond whether something was done.
     pub fn tells(self) -> Tells {
         match self {
@@ -316,6 +329,7 @@ pub fn count(
             counters.failed(command, ErrorCode::Err);
         }
         Outcome::OutOfMemory => counters.failed(command, ErrorCode::Oom),
+        Outcome::Untold => counters.failed(command, ErrorCode::Err),
         Outcome::Unwritable => counters.failed(command, ErrorCode::MisConf),
         Outcome::Stored { old, .. } if shape == Shape::OldValue => count_old(cells, old.is_some()),
         Outcome::Stored { .. } => {}

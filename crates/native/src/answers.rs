@@ -250,7 +250,7 @@ fn written(pending: &Pending, outcome: &Outcome<'_, Refusal>) -> Reply<'static> 
         }
         Outcome::Refused(refusal) => say(refusal_status(*refusal)),
         Outcome::OutOfMemory => say(Status::OutOfMemory),
-        Outcome::Unwritable => say(Status::Busy),
+        Outcome::Untold | Outcome::Unwritable => say(Status::Busy),
         Outcome::TooLarge { .. } => say(Status::TooLarge),
     }
 }

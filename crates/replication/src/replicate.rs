@@ -326,11 +326,17 @@ impl Change for RequestChange {
         if !is_full && !self.flight.begin(&request.op, old.as_ref(), value_max_bytes) {
             return Changed::NoRoom;
         }
-        let (outcome, changed) = match is_full {
-            true => (Outcome::OutOfMemory, Changed::Nothing),
-            false => apply::apply(&request, old, context, &mut scratch),
-        };
         request_slot.forget_reply(); // I2
+        let takes = !matches!(request.op, Op::Get);
+        let may_tell = old.as_ref().filter(|_| takes).is_none_or(|old| {
+            // Values here are copies: there is nothing to pin.
+            request_slot.may_tell(old, None, &self.means.budget).0
+        });
+        let (outcome, changed) = match (is_full, may_tell) {
+            (true, _) => (Outcome::OutOfMemory, Changed::Nothing),
+            (false, false) => (Outcome::Untold, Changed::Nothing),
+            (false, true) => apply::apply(&request, old, context, &mut scratch),
+        };
         let counters = self.means.counters();
         let shape = request_slot.shape;
         reply::count(counters, request_slot.command, &outcome, shape);

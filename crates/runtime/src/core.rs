@@ -79,6 +79,8 @@ pub struct Core {
     pub pool: Vec<Vec<u8>>,
     /// Its share of the buffer budget.
     pub ledger: Ledger,
+    /// What is booked for long replies of the transaction that runs, and not used yet.
+    pub booked_replies_bytes: u64,
     /// Bytes of this gathering's replies that are not sent, as far as they were counted.
     pub made_bytes: usize,
     /// Beyond this many, no other connection is fed before these have been sent.
@@ -152,6 +154,7 @@ impl Core {
             output_limit_bytes: OUTPUT_LIMIT_BYTES_MIN,
             parse_stop_bytes: OUTPUT_LIMIT_BYTES_MIN + 1,
             turn: Turn::default(),
+            booked_replies_bytes: 0,
             touched_bytes: 0,
             output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
                 .unwrap_or(usize::MAX),

@@ -5,13 +5,13 @@ use budget::{Kind, Ledger};
 use commands::compaction::{Answering, Tells};
 use commands::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use commands::reply::{
-    Destination, Pending, Reply, TOUCHED_BYTES_MIN, Tally, count, touched_bytes,
+    Destination, Pending, Reply, Shape, TOUCHED_BYTES_MIN, Tally, count, touched_bytes,
 };
 use commands::rmw::Refusal;
 use counters::WorkerCounters;
 use sessions::event_stream::Seen;
 use store::pin::{PinnedValue, Pins};
-use store::request::{Outcome, Sink};
+use store::request::{Item, Outcome, Sink};
 use wire::resp::Protocol;
 
 use crate::connection::{Connection, Ending};
@@ -36,12 +36,26 @@ pub struct ReplySink<'s> {
     pub now: UnixMillis,
     /// The results of the requests, while a client subscribes to items.
     pub seen: Option<&'s mut Vec<Seen>>,
+    told: Told,
+}
+
+/// What is kept for a reply to a change, until its outcome comes ([`Sink::may_tell`]).
+#[derive(Default)]
+struct Told {
+    /// One of the following.
+    is_kept: bool,
+    /// As long as it is kept, its segment can be pinned again.
+    pinned: Option<PinnedValue>,
+    /// There is room for a copy of so many bytes.
+    booked_bytes: usize,
 }
 
 /// The bounds on the replies of a gathering, and what they have cost.
 pub struct Room<'s> {
     /// The worker's: a value that cannot be pinned is booked before it is copied.
     pub ledger: &'s mut Ledger,
+    /// [`Core::booked_replies_bytes`].
+    booked_bytes: &'s mut u64,
     counters: &'s WorkerCounters,
     /// Of the gathering ([`Core::made`]).
     made_bytes: &'s mut usize,
@@ -62,6 +76,7 @@ impl<'s> ReplySink<'s> {
         let counters = core.shared.counters(core.worker.index());
         let room = Room {
             ledger: &mut core.ledger,
+            booked_bytes: &mut core.booked_replies_bytes,
             counters,
             made_bytes: &mut core.made_bytes,
             made_bytes_max: core.made_bytes_max,
@@ -78,7 +93,19 @@ impl<'s> ReplySink<'s> {
             notes: &core.notes,
             now: core.now,
             seen: core.shows_items.then_some(&mut core.lines.seen),
+            told: Told::default(),
         }
+    }
+}
+
+impl Room<'_> {
+    /// Books a copied value: out of what its transaction has booked, or by itself.
+    fn try_reserve(&mut self, bytes: u64) -> bool {
+        if let Some(left_bytes) = self.booked_bytes.checked_sub(bytes) {
+            *self.booked_bytes = left_bytes;
+            return true;
+        }
+        self.ledger.try_reserve(Kind::Replies, bytes)
     }
 }
 
@@ -87,6 +114,8 @@ struct Direct<'r, 's> {
     connection: &'r mut Connection,
     room: &'r mut Room<'s>,
     pin_bytes_min: usize,
+    /// A copy is booked already.
+    has_room: bool,
 }
 
 impl Answering for ReplySink<'_> {
@@ -136,13 +165,13 @@ impl Destination for Direct<'_, '_> {
     #[cold]
     fn may_copy(&mut self, len_bytes: usize) -> bool {
         let bytes = len_bytes as u64;
-        if len_bytes < PIN_VALUE_BYTES_MIN {
+        if len_bytes < PIN_VALUE_BYTES_MIN || self.has_room {
             return true; // A batch of these is 8 MiB.
         }
         // Beyond the limit the connection would be closed, and lose its pending replies.
         let copied_bytes = self.connection.output.encoded_bytes() + len_bytes;
-        let has_room = copied_bytes <= self.room.output_copied_bytes_max
-            && self.room.ledger.try_reserve(Kind::Replies, bytes);
+        let has_room =
+            copied_bytes <= self.room.output_copied_bytes_max && self.room.try_reserve(bytes);
         if has_room {
             self.connection.booked.add(Kind::Replies, bytes);
             self.touched(FRESH_COPY_READS * len_bytes);
@@ -158,7 +187,15 @@ impl Destination for Direct<'_, '_> {
     }
 }
 
-impl Direct<'_, '_> {
+impl<'r, 's> Direct<'r, 's> {
+    fn new(
+        connection: &'r mut Connection,
+        room: &'r mut Room<'s>,
+        pin_bytes_min: usize,
+    ) -> Direct<'r, 's> {
+        Direct { connection, room, pin_bytes_min, has_room: false }
+    }
+
     /// Middle-sized values are copied as long as the client takes its replies and the gathering may
     /// make more of them.
     #[inline(never)]
@@ -180,6 +217,28 @@ impl Sink<Refusal> for ReplySink<'_> {
     #[inline]
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
         self.answer(request_index, outcome, pins, PIN_VALUE_BYTES_MIN);
+    }
+
+    #[cold]
+    fn may_tell(&mut self, request_index: usize, old: &Item<'_>, pins: Pins<'_>) -> bool {
+        let pending = &self.pendings[request_index];
+        if !pending.shape.tells_value_of_change() || pending.is_quiet {
+            return true;
+        }
+        // Other shapes tell the new item, which may lie elsewhere.
+        let tells_old = pending.shape == Shape::OldValue;
+        self.told.pinned = pins.try_pin(old).filter(|_| tells_old || pins.have_room());
+        let len_bytes = old.value.len();
+        if self.told.pinned.is_none() && self.told.booked_bytes < len_bytes {
+            let connection = &mut self.connections[pending.slot as usize];
+            let mut to = Direct::new(connection, &mut self.room, PIN_VALUE_BYTES_MIN);
+            if to.may_copy(len_bytes) {
+                self.told.booked_bytes = len_bytes;
+            }
+        }
+        let is_pinned = self.told.pinned.is_some();
+        self.told.is_kept = is_pinned || self.told.booked_bytes > 0;
+        is_pinned || self.told.booked_bytes >= len_bytes
     }
 }
 
@@ -205,9 +264,13 @@ impl ReplySink<'_> {
             connection.ending = Ending::Now;
             return;
         }
-        let to = Direct { connection, room: &mut self.room, pin_bytes_min };
+        let has_room = self.told.is_kept && self.told.booked_bytes > 0;
+        let to = Direct { has_room, ..Direct::new(connection, &mut self.room, pin_bytes_min) };
         let mut reply = Reply { to, tally: self.tally, notes: self.notes, pins, now: self.now };
         reply.answer(pending.shape, outcome);
+        if self.told.is_kept {
+            self.told = Told::default();
+        }
     }
 }
 
@@ -226,7 +289,7 @@ impl ReplySink<'_> {
             if bytes >= TOUCHED_BYTES_MIN {
                 let connection = &mut self.connections[pending.slot as usize];
                 let room = &mut self.room;
-                Direct { connection, room, pin_bytes_min: PIN_VALUE_BYTES_MIN }.touched(bytes);
+                Direct::new(connection, room, PIN_VALUE_BYTES_MIN).touched(bytes);
             }
         }
         pending.is_quiet

@@ -1,7 +1,7 @@
 //! Replies that the command's bytes do not bound: made as the client reads, within the buffers.
 
 use super::support::{Client, TestServer, bulk, command, config, pattern};
-use server::Config;
+use server::{Config, Mode};
 
 fn small_server() -> TestServer {
     TestServer::with(Config { memory_bytes: 64 << 20, ..config() })
@@ -210,4 +210,53 @@ fn a_transaction_is_answered_whole_where_its_replies_have_room() {
     want.extend(b"*2\r\n");
     want.extend(document);
     client.ask(ask, want);
+}
+
+/// Half of the log may be pinned by unread replies, and the buffers have room for one copy more.
+#[test]
+fn a_value_that_no_reply_has_room_for_is_not_taken_away() {
+    let mode = Mode::Clean;
+    let server = TestServer::with(Config { memory_bytes: 64 << 20, mode, ..config() });
+    let mut other = server.resp();
+    let value = pattern(5_000_000);
+    let keys: Vec<String> = (0..8).map(|number| format!("long:{number}")).collect();
+    for key in &keys {
+        other.ask(command(&[b"SET", key.as_bytes(), &value]), "+OK\r\n");
+    }
+    other.send("MULTI\r\n");
+    keys.iter().for_each(|key| other.send(format!("GETDEL {key}\r\n")));
+    other.expect("+OK\r\n");
+    keys.iter().for_each(|_| other.expect("+QUEUED\r\n"));
+    other.send("EXEC\r\n");
+    assert!(other.line().starts_with("-ERR nothing was executed: the replies"));
+    for take in ["GETDEL", "GETSET", "SET"] {
+        let mut takers: Vec<Client> = keys.iter().map(|key| ask_for(&server, take, key)).collect();
+        // All of them are executed before a value is read.
+        let heads: Vec<String> = takers.iter_mut().map(Client::line).collect();
+        let mut kept_count = 0;
+        for ((mut taker, head), key) in takers.into_iter().zip(heads).zip(&keys) {
+            let is_kept = head.starts_with("-ERR no room for this reply");
+            if !is_kept {
+                assert_eq!(head, format!("${}", value.len()));
+                taker.expect(&value);
+                taker.expect("\r\n");
+            }
+            other.send(format!("STRLEN {key}\r\n"));
+            let len = other.line();
+            assert_eq!(len == format!(":{}", value.len()), is_kept, "{take} {key}: {len}");
+            kept_count += u32::from(is_kept);
+            other.ask(command(&[b"SET", key.as_bytes(), &value]), "+OK\r\n");
+        }
+        assert!((1..8).contains(&kept_count), "{take}: {kept_count}");
+    }
+}
+
+fn ask_for(server: &TestServer, take: &str, key: &str) -> Client {
+    let mut client = server.resp();
+    client.send(match take {
+        "GETDEL" => format!("GETDEL {key}\r\n"),
+        "GETSET" => format!("GETSET {key} new\r\n"),
+        _ => format!("SET {key} new GET\r\n"),
+    });
+    client
 }

@@ -183,7 +183,9 @@ impl Seen {
                 (Some(0), "not_stored", None)
             }
             Outcome::Refused(_) => (None, "not_stored", None),
-            Outcome::OutOfMemory | Outcome::Unwritable => (None, "no_memory", None),
+            Outcome::OutOfMemory | Outcome::Untold | Outcome::Unwritable => {
+                (None, "no_memory", None)
+            }
             Outcome::TooLarge { .. } => (None, "too_large", None),
         };
         let is_known = !matches!(outcome, Outcome::Stored { version: 0, old: None });

@@ -467,6 +467,12 @@ impl Log {
             || self.is_pinned(self.segment_of(offset_bytes))
     }
 
+    /// How much of the half of the segments that may be pinned is left.
+    pub(crate) fn pin_room_bytes(&self) -> u64 {
+        let pinned = self.pinned_count.load(Ordering::Relaxed);
+        u64::from((self.segment_count() / 2).saturating_sub(pinned)) * self.segment_bytes()
+    }
+
     /// Whether a quarter of the segments is pinned: callers should take no more pins.
     pub(crate) fn is_pin_share_reached(&self) -> bool {
         self.pinned_count.load(Ordering::Relaxed) >= self.segment_count() / 4

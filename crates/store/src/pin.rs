@@ -49,6 +49,11 @@ impl Pins<'_> {
         self.0.log.is_pin_share_reached()
     }
 
+    /// Whether less than half of the log is pinned, so that any item of it may be.
+    pub fn have_room(self) -> bool {
+        self.0.log.pin_room_bytes() > 0
+    }
+
     /// An offset in the segment where the entry starts, that of its key: key and header lie in that
     /// segment even if the value is long.
     fn offset_of(self, item: &Item<'_>) -> u64 {

@@ -311,6 +311,8 @@ pub enum Outcome<'a, R> {
     Refused(R),
     /// Store mode: no space, and cleaning cannot make any. Nothing changed.
     OutOfMemory,
+    /// The reply has no room for the old value ([`Sink::may_tell`]). Nothing changed.
+    Untold,
     /// The durable log cannot be written, so no write is accepted that might be lost. Nothing
     /// changed.
     Unwritable,
@@ -327,7 +329,20 @@ pub enum Outcome<'a, R> {
 pub trait Sink<R> {
     /// The outcome of `requests[request_index]`. `pins` can keep an item's bytes beyond the call.
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, R>, pins: Pins<'_>);
+
+    /// Whether the reply to a change has room for the old item, if it reports that: asked under the
+    /// key's lock before the item is replaced or deleted, and again if the change begins again.
+    /// Otherwise nothing changes ([`Outcome::Untold`]): no value is lost for want of room in a
+    /// reply. Not asked for values shorter than [`TOLD_BYTES_MIN`].
+    #[inline]
+    fn may_tell(&mut self, request_index: usize, old: &Item<'_>, pins: Pins<'_>) -> bool {
+        let _ = (request_index, old, pins);
+        true
+    }
 }
+
+/// Replies have room for shorter values in any case.
+pub const TOLD_BYTES_MIN: usize = 64 << 10;
 
 /// For callers without read-modify-writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -365,6 +365,11 @@ impl Store {
         self.inner.log.is_pin_share_reached()
     }
 
+    /// How much of the log may still be pinned, roughly: a pin takes whole segments.
+    pub fn pin_room_bytes(&self) -> u64 {
+        self.inner.log.pin_room_bytes()
+    }
+
     /// Hashes keys for [`crate::Request::hash`].
     pub fn key_hasher(&self) -> &KeyHasher {
         &self.inner.hasher

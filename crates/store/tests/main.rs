@@ -34,6 +34,7 @@ mod threads;
 mod torture;
 mod touch;
 mod tuning;
+mod untold;
 mod waiting;
 mod warm;
 mod whole_commits;

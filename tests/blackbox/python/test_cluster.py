@@ -252,6 +252,16 @@ def test_writes_of_a_group_without_room_are_refused_whole_and_not_done(client):
     client.delete("{told}:log")
 
 
+def test_a_transaction_answers_with_the_long_value_that_it_deletes(client):
+    """Its reply has room by what was booked before the transaction ran."""
+    long = b"x" * 3_100_000
+    client.set("{told}:taken", long)
+    with client.pipeline(transaction=True) as transaction:
+        transaction.set("{told}:new", long).getdel("{told}:taken")
+        assert transaction.execute() == [b"OK", long]
+    client.delete("{told}:new")
+
+
 def test_replies_known_at_once_take_no_form_of_a_get_before_them(cluster):
     """`MOVED` lies where the part of a memcached get lay."""
     keys = b" ".join(b"none%d" % i for i in range(100))

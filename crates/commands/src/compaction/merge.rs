@@ -105,4 +105,8 @@ impl<S: Sink<Refusal>> Sink<Refusal> for Merge<'_, '_, S> {
         self.sink.outcome(position, outcome, pins);
         self.next = position + 1;
     }
+
+    fn may_tell(&mut self, request_index: usize, old: &Item<'_>, pins: Pins<'_>) -> bool {
+        self.sink.may_tell(usize::from(self.places[request_index]), old, pins)
+    }
 }

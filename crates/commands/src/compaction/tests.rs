@@ -78,6 +78,7 @@ impl Sink<Refusal> for Heard {
             Outcome::Refused(Refusal::OtherVersion(_)) => "refused: another version".into(),
             Outcome::Refused(refusal) => format!("refused: {refusal:?}"),
             Outcome::OutOfMemory => "out of memory".into(),
+            Outcome::Untold => "untold".into(),
             Outcome::Unwritable => "unwritable".into(),
             Outcome::TooLarge { len_bytes, max_bytes } => format!("{len_bytes} > {max_bytes}"),
         };

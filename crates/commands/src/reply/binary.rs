@@ -62,7 +62,7 @@ impl<D: Destination> Reply<'_, D> {
         use Verb::{Decrement, Get, GetAndTouch, GetKey, GetKeyAndTouch, Increment, Touch};
         let Some((verb, is_quiet)) = shape.verb() else { return };
         let status = match outcome {
-            Outcome::OutOfMemory => Some(Status::OutOfMemory),
+            Outcome::OutOfMemory | Outcome::Untold => Some(Status::OutOfMemory),
             Outcome::Unwritable => Some(Status::Internal),
             Outcome::TooLarge { .. } => Some(Status::TooLarge),
             Outcome::Refused(Refusal::NotNumeric) => Some(Status::NotNumeric),

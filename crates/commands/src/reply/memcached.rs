@@ -22,7 +22,7 @@ impl<D: Destination> Reply<'_, D> {
     ) {
         match outcome {
             Outcome::Hit(item) if self.mc_block(&item, with_cas) => {}
-            Outcome::Hit(_) => return self.mc_no_room(is_last),
+            Outcome::Hit(_) | Outcome::Untold => return self.mc_no_room(is_last),
             // gat: the item as it is now; an exptime in the past leaves only the old one.
             Outcome::Updated { new: Some(item), .. } | Outcome::Deleted { old: Some(item) } => {
                 self.note_touched(Shape::OldValue, &outcome);

@@ -60,6 +60,7 @@ impl<D: Destination> Reply<'_, D> {
         let echo = MetaEcho::read(shape.note(notes)).expect("the request was noted when it came");
         let line = match outcome {
             Outcome::OutOfMemory => Line::OutOfMemory,
+            Outcome::Untold => Line::NoRoomForValue,
             Outcome::Unwritable => Line::LogFailed,
             Outcome::TooLarge { .. } | Outcome::Refused(Refusal::TooLong) => Line::TooLarge,
             Outcome::Refused(Refusal::NotNumeric) => Line::NotNumeric,

@@ -111,6 +111,7 @@ impl<D: Destination> Reply<'_, D> {
                 return self.no_space(&outcome);
             }
             (Outcome::Refused(refusal), _) => return self.error(&refusal.error_reply()),
+            (Outcome::Untold, _) => return self.error(&NO_ROOM),
             _ => {}
         }
         match shape {
@@ -296,7 +297,10 @@ impl<D: Destination> Reply<'_, D> {
     }
 }
 
-/// The reply in place of a large value that can be neither pinned nor copied.
+/// The reply in place of a large value that can be neither pinned nor copied; one that was to be
+/// deleted or replaced is still there ([`Sink::may_tell`]).
+///
+/// [`Sink::may_tell`]: store::request::Sink::may_tell
 const NO_ROOM: ErrorReply<'static> = ErrorReply::Other(
     "no room for this reply: slow readers hold half of the log, and the client buffers, a part of \
      maxmemory, are full: try again",

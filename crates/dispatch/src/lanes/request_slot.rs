@@ -32,8 +32,8 @@ use commands::reply::{Destination, Shape};
 use commands::rmw::meta::{MetaJoin, MetaStore, Named};
 use commands::rmw::{Bounded, Rmw};
 use counters::CommandIndex;
-use store::pin::PinnedValue;
-use store::request::{Op, Request, Set};
+use store::pin::{PinnedValue, Pins};
+use store::request::{Item, Op, Request, Set, TOLD_BYTES_MIN};
 use wire::resp::{self, Comparison};
 
 use super::awaiting::NO_TICKET;
@@ -242,6 +242,28 @@ impl RequestSlot {
         self.shape.tells() == Tells::Old
     }
 
+    /// Whether the reply has room for an old value that its request is about to take away
+    /// ([`Sink::may_tell`]); a pin has to be kept until the outcome is told.
+    ///
+    /// [`Sink::may_tell`]: store::request::Sink::may_tell
+    pub fn may_tell(
+        &mut self,
+        old: &Item<'_>,
+        pins: Option<Pins<'_>>,
+        budget: &Arc<BufferBudget>,
+    ) -> (bool, Option<PinnedValue>) {
+        let tells_long = old.value.len() >= TOLD_BYTES_MIN && self.shape.tells_value_of_change();
+        if !tells_long || self.is_quiet {
+            return (true, None);
+        }
+        // Other shapes tell the new item, which may lie elsewhere.
+        let tells_old = self.shape == Shape::OldValue;
+        let pinned =
+            pins.and_then(|pins| pins.try_pin(old).filter(|_| tells_old || pins.have_room()));
+        let mut writer = RequestSlotWriter { request_slot: self, budget, goes_past: false };
+        (pinned.is_some() || writer.may_copy(old.value.len()), pinned)
+    }
+
     /// Clears the slot for the next request, after the answer has left. A reply that is known at
     /// once is put out as it stands: nothing of an earlier command's form may be left.
     pub fn clear(&mut self, kept_bytes_max: usize) {
@@ -438,6 +460,9 @@ impl Destination for RequestSlotWriter<'_> {
             return true; // A batch of these is 8 MiB.
         }
         let (budget, bytes) = (self.budget, len_bytes as u64);
+        if self.request_slot.room.as_ref().is_some_and(|room| room.bytes() >= bytes) {
+            return true; // It was booked before the value was taken away.
+        }
         self.request_slot.room = Reservation::try_new(budget, Kind::Replies, bytes);
         if self.request_slot.room.is_none() && self.goes_past {
             self.request_slot.room = Reservation::past(budget, Kind::Replies, bytes);

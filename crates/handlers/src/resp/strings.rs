@@ -41,9 +41,9 @@ pub(super) fn run_string<'a>(
         }
         StringCommand::GetSet { key, value } => {
             let set = write(value, Expiry::Never, Condition::Always);
-            gather.single(caller, key, set, Shape::OldValue);
+            take(gather, caller, key, set);
         }
-        StringCommand::GetDel { key } => gather.single(caller, key, Op::Delete, Shape::OldValue),
+        StringCommand::GetDel { key } => take(gather, caller, key, Op::Delete),
         StringCommand::GetEx { key, ttl } => get_ex(gather, caller, key, ttl),
         StringCommand::IncrBy { key, delta, .. } => {
             gather.single(caller, key, Op::Update(Rmw::IncrementBy(delta)), Shape::NewInteger);
@@ -80,6 +80,13 @@ pub(super) fn run_string<'a>(
     }
 }
 
+/// A change that tells the old value: few are gathered, because a long value that finds no room in
+/// its reply is not changed.
+fn take<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, key: &'a [u8], change: Op<'a, Rmw<'a>>) {
+    gather.single(caller, key, change, Shape::OldValue);
+    gather.weigh();
+}
+
 /// The expiry that an option of SET, SETIF or MSETEX gives; answers the error itself.
 pub(super) fn set_expiry(
     gather: &mut Gather<'_, '_>,
@@ -109,7 +116,7 @@ fn run_set<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, set: &SetCommand<'a>
     let Some(expiry) = set_expiry(gather, caller, set.expiry) else { return };
     if set.returns_old {
         let write = write(set.value, expiry, condition(set.condition));
-        gather.single(caller, set.key, write, Shape::OldValue);
+        take(gather, caller, set.key, write);
     } else {
         plain_set(gather, caller, set, expiry);
     }
@@ -136,8 +143,7 @@ fn get_ex<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, key: &'a [u8], ttl: O
         },
         Some(ExpireTtl::Invalid(reason)) => return refuse_get_ex(gather, caller, key, reason),
     };
-    gather.single(caller, key, Op::Update(update), Shape::OldValue);
-    gather.weigh();
+    take(gather, caller, key, Op::Update(update));
 }
 
 /// A bad time is an error only for a key that exists.

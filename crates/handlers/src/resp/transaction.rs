@@ -51,7 +51,7 @@ use crate::resp::redirect::{in_group, is_exec_redirected};
 use crate::resp::scan::flush_all;
 use crate::resp::slices::end_slices;
 use crate::resp::tracking::{end_queued, remember_reads};
-use crate::resp::transaction::bound::book_replies;
+use crate::resp::transaction::bound::{book_replies, release_replies};
 use crate::resp::transaction::room::plan_of;
 use crate::resp::{refuse, run};
 
@@ -286,9 +286,9 @@ fn exec_queued(gather: &mut Gather<'_, '_>, caller: Caller, transaction: &Transa
     if is_exec_redirected(gather, caller, keys, commands.iter().any(is_write)) {
         return;
     }
-    let Some((kind, booked_bytes)) = book_replies(gather, caller, &commands) else { return };
+    let Some(booked) = book_replies(gather, caller, &commands) else { return };
     exec_booked(gather, caller, transaction, &commands);
-    gather.core.ledger.release(kind, booked_bytes);
+    release_replies(gather, booked);
 }
 
 fn exec_booked(

@@ -136,6 +136,7 @@ enum KeptKind {
     Refused(Refusal),
     TooLarge { len_bytes: u64, max_bytes: u64 },
     OutOfMemory,
+    Untold,
     Unwritable,
 }
 
@@ -250,6 +251,7 @@ impl GroupChange {
                 Outcome::TooLarge { len_bytes, max_bytes }
             }
             (KeptKind::OutOfMemory, _) => Outcome::OutOfMemory,
+            (KeptKind::Untold, _) => Outcome::Untold,
             (KeptKind::Unwritable, _) => Outcome::Unwritable,
             (KeptKind::Hit | KeptKind::Miss | KeptKind::VersionMismatch, _) => Outcome::Miss,
         };
@@ -326,6 +328,7 @@ fn keep(
         Outcome::Updated { old, new } => (KeptKind::Updated, old.as_ref(), new.as_ref()),
         Outcome::Refused(why) => (KeptKind::Refused(*why), None, None),
         Outcome::OutOfMemory => (KeptKind::OutOfMemory, None, None),
+        Outcome::Untold => (KeptKind::Untold, None, None),
         Outcome::Unwritable => (KeptKind::Unwritable, None, None),
         Outcome::TooLarge { len_bytes, max_bytes } => {
             let (len_bytes, max_bytes) = (*len_bytes, *max_bytes);

@@ -16,7 +16,7 @@ use super::expire::meet_expired;
 use super::find::{find, find_locked, see_live};
 use super::ordered::has_nodes_now;
 use super::place::queue_for;
-use super::write::{Found, too_large};
+use super::write::{Ask, Found, asker, may_tell, too_large};
 use crate::entry::{ALIGN_BYTES, Header, Meta, Seen, Shape};
 use crate::inner::Inner;
 use crate::log::{Appender, Purpose, Queue};
@@ -67,7 +67,11 @@ impl Local {
         loop {
             self.nodes.prepare(inner);
             let mut seen = Seens::default();
-            match self.try_update(call, key, hash, update, (queue, space), &mut seen) {
+            let attempt = {
+                let (means, mut ask) = ((queue, space), asker(call, sink));
+                self.try_update(call, (key, hash), update, means, (&mut seen, &mut ask))
+            };
+            match attempt {
                 Attempt::Done(_) if self.nodes.is_short() => {
                     if !has_nodes_now(self, inner, now) {
                         sink.outcome(request_index, Outcome::OutOfMemory, Pins(inner));
@@ -146,11 +150,10 @@ impl Local {
     fn try_update<'a, 's, U: Update>(
         &mut self,
         call: Call<'a>,
-        key: &[u8],
-        hash: KeyHash,
+        (key, hash): (&[u8], KeyHash),
         update: &U,
         (queue, space): (Queue, Space),
-        seen: &'s mut Seens<'a>,
+        (seen, ask): (&'s mut Seens<'a>, Ask<'_>),
     ) -> Attempt<'s, U::Refusal> {
         let Call { inner, now, guess, .. } = call;
         let (tag, chain) = (Tag::of(hash), self.held.lock_chain(inner, hash));
@@ -167,6 +170,11 @@ impl Local {
         let verdict = update.apply_in_pieces(old.as_ref(), &mut pieces);
         let effect = verdict.effect(old.is_some(), now);
         let is_touch = matches!(effect, Effect::Touch { .. });
+        let changes = !matches!(effect, Effect::Nothing | Effect::Refused(_));
+        if changes && !may_tell(ask, old.as_ref()) {
+            self.scratch.buffer = pieces.made;
+            return Attempt::Done(Outcome::Untold);
+        }
         let (client_flags, expires_at, token) = match (effect, old) {
             (Effect::Write { client_flags, expires_at, token }, _) => {
                 (client_flags, expires_at, token)

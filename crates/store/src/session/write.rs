@@ -24,7 +24,7 @@ use crate::entry::{Entry, Header, Meta, Seen, Shape};
 use crate::inner::Inner;
 use crate::log::{Appender, Reservation};
 use crate::pin::Pins;
-use crate::request::{Condition, Expiry, Item, LastUse, Outcome, Set, Sink};
+use crate::request::{Condition, Expiry, Item, LastUse, Outcome, Set, Sink, TOLD_BYTES_MIN};
 
 /// The entry of a key, and its position.
 pub(super) type Found<'a> = Option<(Position, Entry<'a>)>;
@@ -51,7 +51,8 @@ impl Local {
         }
         loop {
             let mut old = None;
-            let outcome = self.set_outcome(call, key, hash, set, &mut old);
+            let outcome =
+                self.set_outcome(call, (key, hash), set, &mut old, &mut asker(call, sink));
             if !self.nodes.is_short() {
                 sink.outcome(call.request_index, outcome, Pins(call.inner));
                 return;
@@ -99,10 +100,10 @@ impl Local {
     fn set_outcome<'a, 's, R>(
         &mut self,
         call: Call<'a>,
-        key: &[u8],
-        hash: KeyHash,
+        (key, hash): (&[u8], KeyHash),
         set: &Set<'_>,
         seen: &'s mut Option<Seen<'a>>,
+        ask: Ask<'_>,
     ) -> Outcome<'s, R> {
         let Call { inner, now, guess, .. } = call;
         if !inner.fits(key.len(), set.value.len()) {
@@ -128,7 +129,7 @@ impl Local {
         }
         self.nodes.prepare(inner);
         if matches!(set.expiry, Expiry::At(at) if at <= now) {
-            return self.set_dead(call, key, hash, set, seen);
+            return self.set_dead(call, (key, hash), set, seen, ask);
         }
         // Used in place: moving it would read with one wide load the bytes that two narrow stores
         // just wrote, and wait for them (-7 % of 16/64 half and half).
@@ -147,7 +148,8 @@ impl Local {
         let found = find_locked(inner, &chain, guess, tag, key);
         *seen = see_live(found.map(|(_, entry)| entry), now);
         let old = seen.as_ref().map(Seen::item);
-        if let Some(outcome) = set.condition.refusal(old) {
+        let untold = || (!may_tell(ask, old.as_ref())).then_some(Outcome::Untold);
+        if let Some(outcome) = set.condition.refusal(old).or_else(untold) {
             drop(chain);
             self.appenders.cancel(&inner.log, reserved.ok());
             return outcome;
@@ -174,10 +176,10 @@ impl Local {
     fn set_dead<'a, 's, R>(
         &mut self,
         call: Call<'a>,
-        key: &[u8],
-        hash: KeyHash,
+        (key, hash): (&[u8], KeyHash),
         set: &Set<'_>,
         seen: &'s mut Option<Seen<'a>>,
+        ask: Ask<'_>,
     ) -> Outcome<'s, R> {
         let Call { inner, now, guess, .. } = call;
         loop {
@@ -186,6 +188,9 @@ impl Local {
             *seen = see_live(found.map(|(_, entry)| entry), now);
             if is_refused(set, seen) {
                 break;
+            }
+            if !may_tell(ask, seen.as_ref().map(Seen::item).as_ref()) {
+                return Outcome::Untold;
             }
             let version = chain.next_version();
             if found.is_none() {
@@ -350,6 +355,11 @@ impl Local {
             let chain = self.held.lock_chain(inner, hash);
             let found = find_locked(inner, &chain, guess, Tag::of(hash), key);
             let seen = see_live(found.map(|(_, entry)| entry), now);
+            let old = seen.as_ref().map(Seen::item);
+            if !may_tell(&mut asker(call, sink), old.as_ref()) {
+                drop(chain);
+                return sink.outcome(request_index, Outcome::Untold, Pins(inner));
+            }
             let outcome = match (self.delete_locked(inner, chain, found), &seen) {
                 (true, Some(seen)) => Outcome::Deleted { old: Some(seen.item()) },
                 (true, None) => Outcome::Miss,
@@ -376,6 +386,28 @@ impl Local {
             chain.finish();
         }
         is_unlinked
+    }
+}
+
+/// [`Sink::may_tell`] of a request's sink. A write is compiled once, not for each sink: that saves
+/// 100 instructions a SET.
+pub(super) type Ask<'k> = &'k mut dyn FnMut(&Item<'_>) -> bool;
+
+#[inline]
+pub(super) fn asker<'k, R, S: Sink<R>>(
+    call: Call<'k>,
+    sink: &'k mut S,
+) -> impl FnMut(&Item<'_>) -> bool + use<'k, R, S> {
+    let Call { inner, request_index, .. } = call;
+    move |old| sink.may_tell(request_index, old, Pins(inner))
+}
+
+/// Whether a change may replace or delete the old item.
+#[inline(always)]
+pub(super) fn may_tell(ask: Ask<'_>, old: Option<&Item<'_>>) -> bool {
+    match old {
+        Some(old) if old.value.len() >= TOLD_BYTES_MIN => ask(old),
+        _ => true,
     }
 }
 

@@ -179,7 +179,10 @@ impl Sink<NoUpdate> for Answers {
                 Answer::Updated { old: old.as_ref().map(known), new: new.as_ref().map(known) }
             }
             Outcome::OutOfMemory => Answer::OutOfMemory,
-            Outcome::TooLarge { .. } | Outcome::Unwritable | Outcome::Refused(_) => {
+            Outcome::TooLarge { .. }
+            | Outcome::Untold
+            | Outcome::Unwritable
+            | Outcome::Refused(_) => {
                 panic!("not asked for: {outcome:?}")
             }
         });

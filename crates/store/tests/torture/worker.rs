@@ -88,7 +88,9 @@ impl<R> Sink<R> for Numbers {
                 new: new.map(|new| (number_of(&new), new.version)),
             },
             Outcome::OutOfMemory => Answer::OutOfMemory,
-            Outcome::TooLarge { .. } | Outcome::Unwritable => panic!("no value is that large"),
+            Outcome::TooLarge { .. } | Outcome::Untold | Outcome::Unwritable => {
+                panic!("no value is that large")
+            }
         });
     }
 }

@@ -31,8 +31,8 @@ use dispatch::lanes::lane::Lane;
 use dispatch::lanes::request_slot::{RequestSlot, RequestSlotWriter};
 use runtime::core::Core;
 use runtime::engine::{Engine, RunToCompletion};
-use store::pin::Pins;
-use store::request::{Outcome, Request, Sink};
+use store::pin::{PinnedValue, Pins};
+use store::request::{Item, Outcome, Request, Sink};
 
 use super::ahead::{self, Keys, REQUEST_SLOTS_MAX, RequestSlots};
 use helping::Helper;
@@ -207,7 +207,11 @@ fn execute(
     counters.batch_requests.add(requests.len() as u64);
     counters.forwardings.batches.add(1);
     counters.forwardings.served.add(requests.len() as u64);
-    home.execute(now, &requests, &mut RequestSlotSink { request_slots, core, now, judge });
+    home.execute(
+        now,
+        &requests,
+        &mut RequestSlotSink { request_slots, core, now, judge, told: None },
+    );
     let compacted = home.take_compacted();
     counters.compaction.add(compacted);
     if is_cut {
@@ -221,6 +225,8 @@ struct RequestSlotSink<'s> {
     core: &'s Core,
     now: UnixMillis,
     judge: Judge<'s>,
+    /// Keeps the old value in place until its outcome comes.
+    told: Option<PinnedValue>,
 }
 
 impl RequestSlotSink<'_> {
@@ -257,6 +263,19 @@ impl Sink<Refusal> for RequestSlotSink<'_> {
         let core = self.core;
         let books = (core.counters(), core.shared.buffer_budget());
         answer(request_slot, books, self.now, outcome, pins);
+        if self.told.is_some() {
+            self.told = None;
+        }
+    }
+
+    #[cold]
+    fn may_tell(&mut self, request_index: usize, old: &Item<'_>, pins: Pins<'_>) -> bool {
+        // SAFETY: as in `outcome`.
+        let request_slot = unsafe { &mut *self.request_slots[request_index] };
+        let budget = self.core.shared.buffer_budget();
+        let (may_tell, told) = request_slot.may_tell(old, Some(pins), budget);
+        self.told = told;
+        may_tell
     }
 }
 

@@ -8,7 +8,11 @@
 //!           └─ else: a few words, and for what writes no value the command itself
 //! ```
 //!
-//! A group is atomic: once its first command has run, none of its replies can wait or be refused.
+//! A group is atomic: once its first command has run, none of its replies can wait. A value that
+//! finds no room even so, because other clients have taken the log's pins meanwhile, is an error in
+//! its place, and stays where it is ([`Sink::may_tell`]).
+//!
+//! [`Sink::may_tell`]: store::request::Sink::may_tell
 
 use std::collections::HashMap;
 
@@ -30,8 +34,8 @@ use crate::resp::locked::refuse_atomic;
 use crate::resp::run;
 use crate::resp::slices::next_slice;
 
-/// So many replies with values of any length need no measuring: their copies are no more than one
-/// batch may copy.
+/// So many replies with values of any length need no measuring if the log has room for their pins:
+/// their copies are no more than one batch may copy.
 const UNMEASURED_VALUES_MAX: usize = 128;
 
 /// The maximum length of headers, numbers and errors.
@@ -45,17 +49,27 @@ const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
      are a part of maxmemory, or than is free of these",
 );
 
-/// The maximum lengths that the values of the group's keys may have by now.
-#[derive(Default)]
-struct Lengths(HashMap<KeyHash, u64>);
+/// What the bounds of values depend on.
+struct Values {
+    /// The maximum lengths that the values of the group's keys may have by now.
+    lengths: HashMap<KeyHash, u64>,
+    /// How much of the log replies may still pin; what is beyond is copied. A node of a cluster has
+    /// no value to pin: its outcomes are copies.
+    pin_room_bytes: u64,
+}
 
-/// Books the maximum of the replies; returns the amount and its kind. `None`: that is too much,
-/// and the error is answered.
+/// What is booked for the replies of a transaction, under its kind.
+pub(super) struct BookedReplies(Kind, u64);
+
+/// Books the maximum of the replies, from which copied values take their part ([`Core`]'s
+/// `booked_replies_bytes`). `None`: that is too much, and the error is answered.
+///
+/// [`Core`]: runtime::core::Core
 pub(super) fn book_replies(
     gather: &mut Gather<'_, '_>,
     caller: Caller,
     commands: &[Queued<'_>],
-) -> Option<(Kind, u64)> {
+) -> Option<BookedReplies> {
     let bytes_max = gather.core.group_bytes_max();
     let began = gather.core.work();
     let bound_bytes = bound_of(gather, caller, commands, bytes_max);
@@ -66,11 +80,24 @@ pub(super) fn book_replies(
     // A few words have room even where long replies fill theirs.
     let kind = reply_kind(usize::try_from(bound_bytes).unwrap_or(usize::MAX));
     if bound_bytes <= bytes_max && gather.core.ledger.try_reserve(kind, bound_bytes) {
-        return Some((kind, bound_bytes));
+        if kind == Kind::Replies {
+            gather.core.booked_replies_bytes = bound_bytes;
+        }
+        return Some(BookedReplies(kind, bound_bytes));
     }
     gather.core.counters().replies_refused.add(1);
     gather.fail(caller, &TOO_MUCH_TO_REPLY);
     None
+}
+
+/// Releases what the replies did not take.
+pub(super) fn release_replies(gather: &mut Gather<'_, '_>, booked: BookedReplies) {
+    let BookedReplies(kind, bound_bytes) = booked;
+    let left_bytes = match kind {
+        Kind::Replies => std::mem::take(&mut gather.core.booked_replies_bytes),
+        _ => bound_bytes,
+    };
+    gather.core.ledger.release(kind, left_bytes);
 }
 
 /// The sum of all bounds, or more than `bytes_max`.
@@ -80,11 +107,15 @@ fn bound_of(
     commands: &[Queued<'_>],
     bytes_max: u64,
 ) -> u64 {
+    let pin_room_bytes = match gather.core.cluster {
+        Some(_) => 0,
+        None => gather.core.shared.store().pin_room_bytes(),
+    };
     let tellers = commands.iter().filter(|queued| tells_values(queued));
-    // A node of a cluster has no value to pin: its outcomes are copies.
-    let looks =
-        gather.core.cluster.is_some() || tellers.flat_map(keys_of).count() > UNMEASURED_VALUES_MAX;
-    let mut lengths = Lengths::default();
+    let told_count = tellers.flat_map(keys_of).count();
+    let told_bytes_max = (told_count as u64).saturating_mul(gather.core.value_max_bytes);
+    let looks = told_count > UNMEASURED_VALUES_MAX || told_bytes_max > pin_room_bytes;
+    let mut values = Values { lengths: HashMap::new(), pin_room_bytes };
     let (mut sum_bytes, began) = (0, gather.core.work());
     for queued in commands {
         sum_bytes += SHORT_REPLY_BYTES;
@@ -103,7 +134,7 @@ fn bound_of(
             Ok(Command::Server(ServerCommand::Info { .. }) | Command::Operator { .. }) => {
                 sum_bytes += OPERATOR_REPLY_BYTES;
             }
-            _ if looks => sum_bytes += values_bound(gather, queued, &mut lengths),
+            _ if looks => sum_bytes += values_bound(gather, queued, &mut values),
             _ => {}
         }
         if sum_bytes > bytes_max {
@@ -119,14 +150,16 @@ fn has_looked_enough(gather: &Gather<'_, '_>, began: Work) -> bool {
 }
 
 /// The copied bytes of the values in a command's reply; updates the lengths of its keys.
-fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, lengths: &mut Lengths) -> u64 {
-    let mut told_bytes = 0;
+fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, values: &mut Values) -> u64 {
+    let tells = tells_values(queued);
+    let mut copied_bytes = 0;
     let mut longest_bytes = 0;
-    let is_copied = gather.core.cluster.is_some();
     for key in keys_of(queued) {
-        let len_bytes = length_of(gather, key, lengths);
+        let len_bytes = length_of(gather, key, values);
         longest_bytes = longest_bytes.max(len_bytes);
-        told_bytes += if is_copied { len_bytes } else { copied_of(len_bytes) };
+        if tells {
+            copied_bytes += values.copied_of(len_bytes);
+        }
     }
     if is_write(queued) {
         let grown_bytes = grows_to_bytes(queued, gather.core.value_max_bytes);
@@ -136,21 +169,36 @@ fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, lengths: &mut 
             false => longest_bytes.max(grown_bytes) + own_bytes,
         };
         for key in keys_of(queued) {
-            lengths.0.insert(gather.core.hash(key), len_bytes);
+            values.lengths.insert(gather.core.hash(key), len_bytes);
         }
     }
-    if tells_values(queued) { told_bytes } else { 0 }
+    copied_bytes
 }
 
-fn length_of(gather: &mut Gather<'_, '_>, key: &[u8], lengths: &mut Lengths) -> u64 {
+impl Values {
+    /// The copied bytes of a told value: beyond the output limit, middle-sized values are pinned.
+    fn copied_of(&mut self, len_bytes: u64) -> u64 {
+        let pinned_bytes_min = PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64;
+        match self.pin_room_bytes.checked_sub(len_bytes) {
+            Some(left_bytes) if len_bytes >= pinned_bytes_min => {
+                self.pin_room_bytes = left_bytes;
+                pinned_bytes_min
+            }
+            _ => len_bytes,
+        }
+    }
+}
+
+fn length_of(gather: &mut Gather<'_, '_>, key: &[u8], values: &mut Values) -> u64 {
     let hash = gather.core.hash(key);
-    if let Some(len_bytes) = lengths.0.get(&hash) {
+    if let Some(len_bytes) = values.lengths.get(&hash) {
         return *len_bytes;
     }
     let mut sink = LengthSink { len_max_bytes: 0 };
     let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
     gather.engine.execute(gather.core.now, &[request], &mut sink);
-    lengths.0.insert(hash, sink.len_max_bytes);
+    gather.core.charge(Work::keys(1));
+    values.lengths.insert(hash, sink.len_max_bytes);
     sink.len_max_bytes
 }
 
@@ -209,14 +257,6 @@ fn tells_values(queued: &Queued<'_>) -> bool {
 /// each of its parts.
 fn may_repeat(queued: &Queued<'_>) -> bool {
     !is_write(queued) || matches!(queued.parsed, Ok(Command::Bit(BitCommand::BitField { .. })))
-}
-
-/// The copied bytes of a value: beyond the output limit, middle-sized values are pinned.
-fn copied_of(len_bytes: u64) -> u64 {
-    match len_bytes < PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64 {
-        true => len_bytes,
-        false => PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64,
-    }
 }
 
 const _: () = assert!(PIN_VALUE_BYTES_MIN * UNMEASURED_VALUES_MAX == 8 << 20);

@@ -49,8 +49,8 @@ use runtime::core::Core;
 use runtime::engine::{Asked, Asking, Away};
 use runtime::reply_sink::ReplySink;
 use store::HotArray;
-use store::pin::Pins;
-use store::request::{Op, Outcome, Request, Sink};
+use store::pin::{PinnedValue, Pins};
+use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::{Dispatcher, NO_TICKET, State, Ticket, deliver, replicated};
 use crate::forwarding::executor;
@@ -354,6 +354,8 @@ pub struct HereSink<'s, 'r> {
     request_slots: &'s RequestSlots,
     /// Places still to come.
     places: &'s [Place],
+    /// Keeps the old value of a request with a place in place until its outcome comes.
+    told: Option<PinnedValue>,
 }
 
 impl<'s, 'r> HereSink<'s, 'r> {
@@ -366,7 +368,7 @@ impl<'s, 'r> HereSink<'s, 'r> {
     ) -> HereSink<'s, 'r> {
         debug_assert_eq!(here.len(), requests.len(), "gather I5: one batch at a time");
         let sizes = direct.counters.sizes.as_ref();
-        HereSink { direct, requests, sizes, request_slots, places: &here.places }
+        HereSink { direct, requests, sizes, request_slots, places: &here.places, told: None }
     }
 }
 
@@ -401,11 +403,29 @@ impl Sink<Refusal> for HereSink<'_, '_> {
                 let request_slot = unsafe { &mut *self.request_slots.at(place.ticket) };
                 let books = (self.direct.counters, self.direct.room.ledger.budget());
                 executor::answer(request_slot, books, self.direct.now, outcome, pins);
+                if self.told.is_some() {
+                    self.told = None;
+                }
             }
             _ if self.sizes.is_some() => {
                 self.direct.answer(request_index, outcome, pins, LENT_BYTES_MIN);
             }
             _ => self.direct.outcome(request_index, outcome, pins),
+        }
+    }
+
+    #[cold]
+    fn may_tell(&mut self, request_index: usize, old: &Item<'_>, pins: Pins<'_>) -> bool {
+        match self.places.first() {
+            Some(place) if place.request_index == request_index => {
+                // SAFETY: as in `outcome`.
+                let request_slot = unsafe { &mut *self.request_slots.at(place.ticket) };
+                let budget = self.direct.room.ledger.budget();
+                let (may_tell, told) = request_slot.may_tell(old, Some(pins), budget);
+                self.told = told;
+                may_tell
+            }
+            _ => self.direct.may_tell(request_index, old, pins),
         }
     }
 }
