@@ -112,6 +112,8 @@ pub struct Connection {
     pub is_touched: bool,
     /// It is in the worker's list of connections that wait for buffer room.
     pub is_starved: bool,
+    /// It has waited long for less of the log to be pinned: its next command goes before.
+    pub goes_past_pins: bool,
     /// Since when, over all attempts to get room.
     pub starved_at: Option<Instant>,
     /// How long the command that has an own buffer waited for parts of it before.
@@ -298,6 +300,7 @@ impl Connection {
             is_held: false,
             is_touched: false,
             is_starved: false,
+            goes_past_pins: false,
             starved_at: None,
             waited: Duration::ZERO,
         }

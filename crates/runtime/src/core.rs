@@ -513,10 +513,11 @@ impl Core {
         let waits = connection.is_large_reader
             && connection.ending == Ending::Open
             && self.shared.store().is_pin_share_reached();
-        if waits {
+        let goes_past = std::mem::take(&mut self.connections[slot].goes_past_pins);
+        if waits && !goes_past {
             self.short_of_pins.push(slot);
         }
-        !waits
+        !waits || goes_past
     }
 
     /// Whether a connection may continue to parse: it is open and its client reads its replies.

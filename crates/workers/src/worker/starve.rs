@@ -21,7 +21,7 @@ mod line;
 mod pace;
 mod starved;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use budget::Kind;
 use counters::Dialect;
@@ -36,6 +36,10 @@ use self::starved::needs_own;
 use super::{Worker, evict, finish, read};
 
 /// The line for a half of a command whose client has sent too little of it.
+/// How long a reader of large values waits for less than a quarter of the log to be pinned; then
+/// its next command may pin of the second quarter.
+const PINS_WAIT_MAX: Duration = Duration::from_millis(250);
+
 const UNFINISHED: &[u8] =
     b"-ERR Protocol error: unfinished command while the client buffers are full\r\n";
 
@@ -165,8 +169,12 @@ pub(super) fn feed<E: Home, P: Poller>(worker: &mut Worker<E, P>, now: Instant) 
             continue;
         }
         let needs_own = needs_own(connection);
-        let is_short =
-            connection.is_large_reader && worker.core.shared.store().is_pin_share_reached();
+        // Clients that come and go could hold the same share of the log for ever.
+        connection.goes_past_pins =
+            connection.starved_at.is_some_and(|at| now.duration_since(at) >= PINS_WAIT_MAX);
+        let is_short = connection.is_large_reader
+            && !connection.goes_past_pins
+            && worker.core.shared.store().is_pin_share_reached();
         if is_short || worker.core.ledger.is_over() {
             worker.starved.add(&mut worker.core, slot);
         } else if !needs_own || read::reserve_own(worker, slot) {
