@@ -260,3 +260,17 @@ fn ask_for(server: &TestServer, take: &str, key: &str) -> Client {
     });
     client
 }
+
+/// A number of six bytes that INCRBYFLOAT writes out has thousands of digits.
+#[test]
+fn replies_with_numbers_that_a_transaction_writes_are_booked_before_it_runs() {
+    let server = small_server();
+    let mut client = server.resp();
+    client.ask("SET number 1e3000\r\n", "+OK\r\n");
+    client.ask("MULTI\r\nINCR count\r\nINCRBYFLOAT number 1\r\n", "+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    let count = 2000;
+    client.ask("GET number\r\n".repeat(count), "+QUEUED\r\n".repeat(count));
+    client.send("EXEC\r\n");
+    client.expect_line_with("-ERR nothing was executed: the replies");
+    client.ask("EXISTS count\r\nGET number\r\n", ":0\r\n$6\r\n1e3000\r\n");
+}

@@ -223,7 +223,7 @@ fn an_exec_of_many_small_changes_to_one_key_has_room() {
     let server = TestServer::with(Config { mode: Mode::Clean, memory_bytes: 64 << 20, ..config() });
     let mut client = server.resp();
     for (change, count) in [
-        ("INCRBYFLOAT number 1.5", 400),
+        ("INCRBYFLOAT number 1.5", 600),
         ("SETBIT bits 999999 1", 200),
         ("SETRANGE text 9000 0123456789", 600),
         ("BITFIELD fields SET u32 90000 7", 600),

@@ -467,10 +467,9 @@ impl Log {
             || self.is_pinned(self.segment_of(offset_bytes))
     }
 
-    /// How much of the half of the segments that may be pinned is left.
-    pub(crate) fn pin_room_bytes(&self) -> u64 {
-        let pinned = self.pinned_count.load(Ordering::Relaxed);
-        u64::from((self.segment_count() / 2).saturating_sub(pinned)) * self.segment_bytes()
+    /// How many segments are pinned, and how many may be.
+    pub(crate) fn pinned_and_max(&self) -> (u32, u32) {
+        (self.pinned_count.load(Ordering::Relaxed), self.segment_count() / 2)
     }
 
     /// Whether a quarter of the segments is pinned: callers should take no more pins.

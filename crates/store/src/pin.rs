@@ -1,10 +1,12 @@
 //! Pins: they keep an item's bytes in place after the batch that found it (K12).
 
+use std::collections::HashSet;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::inner::Inner;
 use crate::item::Item;
+use crate::log::Log;
 
 /// Creates pins during a sink's call.
 #[derive(Clone, Copy)]
@@ -44,6 +46,30 @@ impl Pins<'_> {
         (is_in_log && log.may_pin(self.offset_of(item))).then(|| self.pin(item))
     }
 
+    /// Whether the plan has room for the item's value, which it adds.
+    pub fn plan(self, item: &Item<'_>, plan: &mut PinPlan) -> bool {
+        let log = &self.0.log;
+        if !(log.holds(item.key) && log.holds(item.value)) {
+            return false;
+        }
+        let segment = log.segment_of(self.offset_of(item));
+        if plan.segments.contains(&segment) || log.is_pinned(segment) {
+            return true;
+        }
+        let is_added = plan.add(self.run_len_of(item));
+        if is_added {
+            plan.segments.insert(segment);
+        }
+        is_added
+    }
+
+    /// The number of segments that a pin of the item's value takes.
+    fn run_len_of(self, item: &Item<'_>) -> u32 {
+        let log = &self.0.log;
+        let end = item.value.as_ptr().addr() + item.value.len() - log.address(0).addr();
+        log.run_len(end as u64 - log.segment_start(log.segment_of(self.offset_of(item))))
+    }
+
     /// Whether callers should take no more pins: a quarter of the log is pinned.
     pub fn are_full(self) -> bool {
         self.0.log.is_pin_share_reached()
@@ -51,7 +77,8 @@ impl Pins<'_> {
 
     /// Whether less than half of the log is pinned, so that any item of it may be.
     pub fn have_room(self) -> bool {
-        self.0.log.pin_room_bytes() > 0
+        let (pinned_count, count_max) = self.0.log.pinned_and_max();
+        pinned_count < count_max
     }
 
     /// An offset in the segment where the entry starts, that of its key: key and header lie in that
@@ -73,17 +100,50 @@ impl Pins<'_> {
         }
         let log = &self.0.log;
         assert!(log.holds(item.key) && log.holds(item.value), "an item of this store");
-        let offset_bytes = self.offset_of(item);
-        let end = item.value.as_ptr().addr() + len_bytes - log.address(0).addr();
-        let start_bytes = log.segment_start(log.segment_of(offset_bytes));
-        let run_len = log.run_len(end as u64 - start_bytes);
+        let run_len = self.run_len_of(item);
         PinnedValue(Held::InLog {
             store: Arc::clone(self.0),
-            segment: log.pin(offset_bytes, run_len),
+            segment: log.pin(self.offset_of(item), run_len),
             run_len,
             start: item.value.as_ptr(),
             len_bytes,
         })
+    }
+}
+
+/// How many values could be pinned, one after the other, if no other reply pinned any meanwhile.
+pub struct PinPlan {
+    pinned_count: u32,
+    count_max: u32,
+    segment_bytes: u64,
+    /// Of those that it pins.
+    segments: HashSet<u32>,
+}
+
+impl PinPlan {
+    pub(crate) fn new(log: &Log) -> PinPlan {
+        let (pinned_count, count_max) = log.pinned_and_max();
+        let segment_bytes = log.segment_bytes();
+        PinPlan { pinned_count, count_max, segment_bytes, segments: HashSet::new() }
+    }
+
+    /// Whether so many values of that length have room wherever they lie.
+    pub fn has_room_for(&self, count: usize, len_bytes: u64) -> bool {
+        let runs = (count as u64).saturating_mul(len_bytes / self.segment_bytes + 2);
+        u64::from(self.pinned_count).saturating_add(runs) <= u64::from(self.count_max)
+    }
+
+    /// Adds a value of that length that is to be written.
+    pub fn add_fresh(&mut self, len_bytes: u64) -> bool {
+        self.add(u32::try_from(len_bytes / self.segment_bytes + 1).unwrap_or(u32::MAX))
+    }
+
+    fn add(&mut self, run_len: u32) -> bool {
+        let has_room = self.pinned_count < self.count_max;
+        if has_room {
+            self.pinned_count = self.pinned_count.saturating_add(run_len);
+        }
+        has_room
     }
 }
 

@@ -24,6 +24,7 @@ use crate::entry::HEADER_MAX_BYTES;
 use crate::ghost::{self, GhostTable};
 use crate::inner::Inner;
 use crate::log::{Log, Purpose, Reserve, log_min_bytes, segment_bytes_for, segment_count_min};
+use crate::pin::PinPlan;
 use crate::replica::RecoveredDelete;
 use crate::scratch_room::ScratchBooks;
 use crate::scratch_room::ScratchRoom;
@@ -365,9 +366,9 @@ impl Store {
         self.inner.log.is_pin_share_reached()
     }
 
-    /// How much of the log may still be pinned, roughly: a pin takes whole segments.
-    pub fn pin_room_bytes(&self) -> u64 {
-        self.inner.log.pin_room_bytes()
+    /// For an estimate of what replies may pin.
+    pub fn pin_plan(&self) -> PinPlan {
+        PinPlan::new(&self.inner.log)
     }
 
     /// Hashes keys for [`crate::Request::hash`].

@@ -36,7 +36,7 @@ use wire::resp::{
     TransactionCommand, dump, next_command, read_offset,
 };
 
-use super::locked::{TOO_MUCH_AT_ONCE, item_room_bytes};
+use super::locked::TOO_MUCH_AT_ONCE;
 use super::redirect::{InDoubt, Keyed, keys_in, slot_of};
 use super::several::{TOO_MANY_PARTS, refuse_group};
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
@@ -552,22 +552,6 @@ impl Sink<Refusal> for VersionSink {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
             self.version = item.version;
-        }
-    }
-}
-
-/// Notes the length of the longest entry.
-struct LengthSink {
-    len_max_bytes: u64,
-}
-
-impl Answering for LengthSink {}
-
-impl Sink<Refusal> for LengthSink {
-    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
-        if let Outcome::Hit(item) = outcome {
-            let len_bytes = item_room_bytes(item.key, item.value.len());
-            self.len_max_bytes = self.len_max_bytes.max(len_bytes);
         }
     }
 }

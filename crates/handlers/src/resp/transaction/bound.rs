@@ -14,21 +14,19 @@
 //!
 //! [`Sink::may_tell`]: store::request::Sink::may_tell
 
-use std::collections::HashMap;
-
-use base::KeyHash;
 use budget::Kind;
+use commands::compaction::Answering;
 use commands::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
-use commands::rmw::Rmw;
+use commands::rmw::{Refusal, Rmw};
 use commands::work::Work;
 use runtime::connection::reply_kind;
 use runtime::walks::Caller;
-use store::{Op, Request};
-use wire::resp::{
-    BitCommand, Command, CommandId, ErrorReply, Handling, ServerCommand, StringCommand,
-};
+use store::pin::PinPlan;
+use store::{Op, Outcome, Pins, Request, Sink};
+use wire::resp::{BitCommand, Command, ErrorReply, Handling, ServerCommand, StringCommand};
 
-use super::{LengthSink, Queued, grows_to_bytes, is_write, keys_of};
+use super::room::{Planned, plan_command, value_now};
+use super::{Queued, is_write, keys_of};
 use crate::gather::Gather;
 use crate::resp::locked::refuse_atomic;
 use crate::resp::run;
@@ -51,11 +49,11 @@ const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
 
 /// What the bounds of values depend on.
 struct Values {
-    /// The maximum lengths that the values of the group's keys may have by now.
-    lengths: HashMap<KeyHash, u64>,
-    /// How much of the log replies may still pin; what is beyond is copied. A node of a cluster has
-    /// no value to pin: its outcomes are copies.
-    pin_room_bytes: u64,
+    /// The values of keys that the group has changed by now.
+    planned: Planned,
+    /// What replies may still pin of the log; what is beyond is copied. A node of a cluster has no
+    /// value to pin: its outcomes are copies.
+    pins: Option<PinPlan>,
 }
 
 /// What is booked for the replies of a transaction, under its kind.
@@ -107,15 +105,14 @@ fn bound_of(
     commands: &[Queued<'_>],
     bytes_max: u64,
 ) -> u64 {
-    let pin_room_bytes = match gather.core.cluster {
-        Some(_) => 0,
-        None => gather.core.shared.store().pin_room_bytes(),
-    };
+    let is_alone = gather.core.cluster.is_none();
+    let pins = is_alone.then(|| gather.core.shared.store().pin_plan());
     let tellers = commands.iter().filter(|queued| tells_values(queued));
     let told_count = tellers.flat_map(keys_of).count();
-    let told_bytes_max = (told_count as u64).saturating_mul(gather.core.value_max_bytes);
-    let looks = told_count > UNMEASURED_VALUES_MAX || told_bytes_max > pin_room_bytes;
-    let mut values = Values { lengths: HashMap::new(), pin_room_bytes };
+    let value_max_bytes = gather.core.value_max_bytes;
+    let has_pins = pins.as_ref().is_some_and(|it| it.has_room_for(told_count, value_max_bytes));
+    let looks = told_count > UNMEASURED_VALUES_MAX || told_count > 0 && !has_pins;
+    let mut values = Values { planned: Planned::of_all(), pins };
     let (mut sum_bytes, began) = (0, gather.core.work());
     for queued in commands {
         sum_bytes += SHORT_REPLY_BYTES;
@@ -149,57 +146,61 @@ fn has_looked_enough(gather: &Gather<'_, '_>, began: Work) -> bool {
     gather.core.work().bytes_since(began) > gather.core.shared.config().atomic_size_max_bytes
 }
 
-/// The copied bytes of the values in a command's reply; updates the lengths of its keys.
+/// The copied bytes of the values in a command's reply; notes what it does to its keys.
 fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, values: &mut Values) -> u64 {
-    let tells = tells_values(queued);
     let mut copied_bytes = 0;
-    let mut longest_bytes = 0;
-    for key in keys_of(queued) {
-        let len_bytes = length_of(gather, key, values);
-        longest_bytes = longest_bytes.max(len_bytes);
-        if tells {
-            copied_bytes += values.copied_of(len_bytes);
+    if tells_values(queued) {
+        for key in keys_of(queued) {
+            copied_bytes += copied_of(gather, key, values);
         }
     }
     if is_write(queued) {
-        let grown_bytes = grows_to_bytes(queued, gather.core.value_max_bytes);
-        let own_bytes = queued.raw.len() as u64;
-        let len_bytes = match replaces_values(queued) {
-            true => longest_bytes.max(own_bytes),
-            false => longest_bytes.max(grown_bytes) + own_bytes,
-        };
-        for key in keys_of(queued) {
-            values.lengths.insert(gather.core.hash(key), len_bytes);
-        }
+        gather.core.charge(Work::keys(1));
+        plan_command(gather, queued, &mut values.planned);
+    }
+    if tells_new_value(queued) {
+        let news = keys_of(queued).map(|key| value_now(gather, key, &values.planned));
+        copied_bytes += news.map(|value| value.len_bytes()).sum::<u64>();
     }
     copied_bytes
 }
 
-impl Values {
-    /// The copied bytes of a told value: beyond the output limit, middle-sized values are pinned.
-    fn copied_of(&mut self, len_bytes: u64) -> u64 {
-        let pinned_bytes_min = PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64;
-        match self.pin_room_bytes.checked_sub(len_bytes) {
-            Some(left_bytes) if len_bytes >= pinned_bytes_min => {
-                self.pin_room_bytes = left_bytes;
-                pinned_bytes_min
-            }
-            _ => len_bytes,
-        }
+/// The copied bytes of a value: beyond the output limit, middle-sized values are pinned.
+fn copied_of(gather: &mut Gather<'_, '_>, key: &[u8], values: &mut Values) -> u64 {
+    let hash = gather.core.hash(key);
+    let mut told = ToldSink { pins: values.pins.as_mut(), len_bytes: 0, is_pinned: false };
+    if let Some(value) = values.planned.changed(hash) {
+        told.len_bytes = value.len_bytes();
+        told.is_pinned = told.pins.is_some_and(|pins| pins.add_fresh(told.len_bytes));
+    } else {
+        let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
+        gather.engine.execute(gather.core.now, &[request], &mut told);
+        gather.core.charge(Work::keys(1));
+    }
+    match told.is_pinned {
+        true => told.len_bytes.min(PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64),
+        false => told.len_bytes,
     }
 }
 
-fn length_of(gather: &mut Gather<'_, '_>, key: &[u8], values: &mut Values) -> u64 {
-    let hash = gather.core.hash(key);
-    if let Some(len_bytes) = values.lengths.get(&hash) {
-        return *len_bytes;
+/// Notes the length of a value that is told, and whether it could be pinned.
+struct ToldSink<'p> {
+    pins: Option<&'p mut PinPlan>,
+    len_bytes: u64,
+    is_pinned: bool,
+}
+
+impl Answering for ToldSink<'_> {}
+
+impl Sink<Refusal> for ToldSink<'_> {
+    fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
+        if let Outcome::Hit(item) = outcome {
+            self.len_bytes = item.value.len() as u64;
+            let is_pinnable = item.value.len() >= PIN_VALUE_BYTES_MIN_OVER_LIMIT;
+            let plan = self.pins.as_mut().filter(|_| is_pinnable);
+            self.is_pinned = plan.is_some_and(|plan| pins.plan(&item, plan));
+        }
     }
-    let mut sink = LengthSink { len_max_bytes: 0 };
-    let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
-    gather.engine.execute(gather.core.now, &[request], &mut sink);
-    gather.core.charge(Work::keys(1));
-    values.lengths.insert(hash, sink.len_max_bytes);
-    sink.len_max_bytes
 }
 
 /// Makes a reply slice by slice, drops it, and returns its length; above `bytes_max`: at least
@@ -235,19 +236,18 @@ fn measure(
     sum_bytes
 }
 
-/// Whether the keys have the values of the command afterwards, or those from before.
-fn replaces_values(queued: &Queued<'_>) -> bool {
-    use CommandId::{GetSet, MSet, MSetEx, MSetNx, PSetEx, Set, SetEx, SetNx};
-    let id = queued.parsed.as_ref().ok().and_then(Command::id);
-    id.is_some_and(|id| {
-        matches!(id, GetSet | MSet | MSetEx | MSetNx | PSetEx | Set | SetEx | SetNx)
-    })
+/// Whether the reply is the value that the command has made.
+fn tells_new_value(queued: &Queued<'_>) -> bool {
+    matches!(queued.parsed, Ok(Command::String(StringCommand::IncrByFloat { .. })))
 }
 
 /// Whether the reply may contain values.
 fn tells_values(queued: &Queued<'_>) -> bool {
     match &queued.parsed {
         Ok(Command::String(StringCommand::Set(set))) => set.returns_old,
+        Ok(Command::String(StringCommand::SetIf(set_if))) => {
+            set_if.read().is_some_and(|(set, _)| set.returns_old)
+        }
         Ok(command) => command.is_handled(Handling::Tells),
         Err(_) => false,
     }

@@ -17,6 +17,7 @@
 
 use std::collections::BTreeMap;
 
+use base::KeyHash;
 use commands::compaction::Answering;
 use commands::rmw::{Refusal, Rmw};
 use commands::work::Work;
@@ -99,11 +100,23 @@ type Lengths = BTreeMap<u64, Longest>;
 
 /// A part whose commands are planned in their order.
 #[derive(Default)]
-struct Planned {
+pub(super) struct Planned {
     lens_bytes: Vec<u64>,
     lengths: Lengths,
     /// Whether `lengths` is kept.
     builds_on_old: bool,
+}
+
+impl Planned {
+    /// None yet, and the value of each key is kept.
+    pub fn of_all() -> Planned {
+        Planned { builds_on_old: true, ..Planned::default() }
+    }
+
+    /// The value of a key that commands may have changed.
+    pub fn changed(&self, hash: KeyHash) -> Option<Longest> {
+        self.lengths.get(&hash.0).copied()
+    }
 }
 
 /// The entries that these commands may write, by the values that are there now.
@@ -122,7 +135,12 @@ pub(super) fn plan_of(gather: &mut Gather<'_, '_>, part: &[Queued<'_>]) -> Plan 
     Plan { lens_bytes: planned.lens_bytes, effect, builds_on_old }
 }
 
-fn plan_command(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &mut Planned) {
+/// Adds the entries of the next command.
+pub(super) fn plan_command(
+    gather: &mut Gather<'_, '_>,
+    queued: &Queued<'_>,
+    planned: &mut Planned,
+) {
     match (&queued.parsed, effect_of(queued)) {
         (
             Ok(Command::String(
@@ -182,7 +200,7 @@ fn plan_copy(gather: &mut Gather<'_, '_>, source: &[u8], target: &[u8], planned:
 }
 
 /// The value that a key has by now, at most.
-fn value_now(gather: &mut Gather<'_, '_>, key: &[u8], planned: &Planned) -> Longest {
+pub(super) fn value_now(gather: &mut Gather<'_, '_>, key: &[u8], planned: &Planned) -> Longest {
     let hash = gather.core.hash(key);
     if let Some(value) = planned.lengths.get(&hash.0) {
         return *value;
@@ -217,9 +235,10 @@ fn value_max(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, planned: &Planned
             Longest { digits: INTEGER_TEXT_BYTES, ..Longest::of(INTEGER_TEXT_BYTES) }
         }
         Ok(Command::String(StringCommand::IncrByFloat { increment, .. })) => {
-            let digits = digits_of(increment).max(old.digits) + FLOAT_MORE_BYTES;
-            let digits = digits.min(FLOAT_TEXT_BYTES);
-            Longest { digits, ..Longest::of(digits) }
+            // A carry; its decimals are bounded whatever they were before.
+            let digits = (digits_of(increment).max(old.digits) + 1).min(FLOAT_TEXT_BYTES);
+            let text_bytes = (digits + FLOAT_MORE_BYTES).min(FLOAT_TEXT_BYTES);
+            Longest { digits, ..Longest::of(text_bytes) }
         }
         _ => Longest::of(old_bytes + queued.raw.len() as u64 + grows_to),
     };
@@ -276,7 +295,7 @@ fn digits_of(number: &[u8]) -> u64 {
 
 /// A value, at most.
 #[derive(Clone, Copy, Default)]
-struct Longest {
+pub(super) struct Longest {
     /// None: there is none.
     value_bytes: Option<u64>,
     /// As a number.
@@ -287,6 +306,11 @@ impl Longest {
     /// Any value of that length.
     fn of(value_bytes: u64) -> Longest {
         Longest { value_bytes: Some(value_bytes), digits: FLOAT_TEXT_BYTES }
+    }
+
+    /// Its length; 0: there is none.
+    pub fn len_bytes(self) -> u64 {
+        self.value_bytes.unwrap_or(0)
     }
 
     fn or_longer(self, other: Longest) -> Longest {
