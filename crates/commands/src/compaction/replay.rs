@@ -6,14 +6,15 @@
 //!     group run one by one; versions excepted (I5 of the module above).
 //! I2: nothing is written before [`Executor::write`], so the group can be given up until then.
 //! I3: no value is made or kept that is longer than [`SCRATCH_BYTES_MAX`]: such a group is given up
-//!     before, for this memory is not booked.
+//!     before, for this memory is not booked. Nor is one as long as [`TOLD_BYTES_MIN`] kept: a
+//!     reply that tells it needs room before the group's write.
 
 use base::UnixMillis;
 use policy::window::{Change, Executor, FinalWrite};
 use store::pin::Pins;
 use store::request::{
-    Condition, Effect, Expiry, Item, Op, Outcome, Request, Set, Sink, Unmet, Update, Verdict,
-    fold_token,
+    Condition, Effect, Expiry, Item, Op, Outcome, Request, Set, Sink, TOLD_BYTES_MIN, Unmet,
+    Update, Verdict, fold_token,
 };
 use store::{Pieces, Session};
 
@@ -79,7 +80,7 @@ impl<'x> Replay<'x> {
         expires_at: Option<UnixMillis>,
     ) -> KeptItem {
         let start = self.scratch.len();
-        if start + value.len() > SCRATCH_BYTES_MAX {
+        if value.len() >= TOLD_BYTES_MIN || start + value.len() > SCRATCH_BYTES_MAX {
             // The outcomes from here on are discarded.
             self.is_too_long = true;
         } else {

@@ -148,19 +148,17 @@ fn has_looked_enough(gather: &Gather<'_, '_>, began: Work) -> bool {
 
 /// The copied bytes of the values in a command's reply; notes what it does to its keys.
 fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, values: &mut Values) -> u64 {
+    let (tells, tells_new) = (tells_values(queued), tells_new_value(queued));
     let mut copied_bytes = 0;
-    if tells_values(queued) {
-        for key in keys_of(queued) {
-            copied_bytes += copied_of(gather, key, values);
-        }
+    for key in keys_of(queued).filter(|_| tells && !tells_new) {
+        copied_bytes += copied_of(gather, key, values);
     }
     if is_write(queued) {
         gather.core.charge(Work::keys(1));
         plan_command(gather, queued, &mut values.planned);
     }
-    if tells_new_value(queued) {
-        let news = keys_of(queued).map(|key| value_now(gather, key, &values.planned));
-        copied_bytes += news.map(|value| value.len_bytes()).sum::<u64>();
+    for key in keys_of(queued).filter(|_| tells_new) {
+        copied_bytes += value_now(gather, key, &values.planned).len_bytes();
     }
     copied_bytes
 }
@@ -171,7 +169,8 @@ fn copied_of(gather: &mut Gather<'_, '_>, key: &[u8], values: &mut Values) -> u6
     let mut told = ToldSink { pins: values.pins.as_mut(), len_bytes: 0, is_pinned: false };
     if let Some(value) = values.planned.changed(hash) {
         told.len_bytes = value.len_bytes();
-        told.is_pinned = told.pins.is_some_and(|pins| pins.add_fresh(told.len_bytes));
+        let plan = told.pins.take_if(|_| is_pinnable(value.len_bytes()));
+        told.is_pinned = plan.is_some_and(|plan| plan.add_fresh(value.len_bytes()));
     } else {
         let request: Request<'_, Rmw<'_>> = Request { key, hash, op: Op::Get };
         gather.engine.execute(gather.core.now, &[request], &mut told);
@@ -181,6 +180,11 @@ fn copied_of(gather: &mut Gather<'_, '_>, key: &[u8], values: &mut Values) -> u6
         true => told.len_bytes.min(PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64),
         false => told.len_bytes,
     }
+}
+
+/// Whether a value of that length may be pinned rather than copied.
+fn is_pinnable(len_bytes: u64) -> bool {
+    len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT as u64
 }
 
 /// Notes the length of a value that is told, and whether it could be pinned.
@@ -196,8 +200,7 @@ impl Sink<Refusal> for ToldSink<'_> {
     fn outcome(&mut self, _: usize, outcome: Outcome<'_, Refusal>, pins: Pins<'_>) {
         if let Outcome::Hit(item) = outcome {
             self.len_bytes = item.value.len() as u64;
-            let is_pinnable = item.value.len() >= PIN_VALUE_BYTES_MIN_OVER_LIMIT;
-            let plan = self.pins.as_mut().filter(|_| is_pinnable);
+            let plan = self.pins.as_mut().filter(|_| is_pinnable(self.len_bytes));
             self.is_pinned = plan.is_some_and(|plan| pins.plan(&item, plan));
         }
     }
