@@ -199,6 +199,9 @@ impl ControlRequest {
 
     /// Puts a refusal into the request slot, in the place of any reply.
     pub fn refuse(&self, why: &Refused, counters: &WorkerCounters) {
+        // A read has changed nothing, whatever became of it.
+        let why =
+            if *why == Refused::Uncertain && self.is_read() { &Refused::NotBegun } else { why };
         // SAFETY: as in `request`; no reference to the request is used meanwhile.
         let request_slot = unsafe { &mut *self.request_slot() };
         counters.failed(request_slot.command, why.code());
