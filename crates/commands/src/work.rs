@@ -15,7 +15,7 @@
 //! |---|---|
 //! | EXEC, MSET | 20 ms |
 //! | EXEC of 100 LCS of 1 MiB, or of 10,000 EXPIRE of such a value | 150 ms |
-//! | at a node of a cluster: EXEC, MSET of values of 12 MB | 100 ms |
+//! | at a node of a cluster: EXEC, MSET of values of 11 MB | 100 ms |
 //!
 //! # Invariants
 //! W1: once a turn has used [`TURN_UNITS`], no connection begins a command in it. So a turn costs
