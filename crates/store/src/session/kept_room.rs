@@ -251,15 +251,21 @@ fn keep_run(
     makes_room: bool,
 ) -> bool {
     let region = local.appenders.writes.region();
+    let place = local.place;
+    let keep = || inner.log.keep((place, Purpose::Write), run_len, region);
+    if keep() {
+        return true;
+    }
     let mut backoff = Backoff::new();
     for _ in 0..KEEP_ATTEMPTS_MAX {
-        if inner.log.keep((local.place, Purpose::Write), run_len, region) {
-            return true;
-        }
-        // Other sessions may take the freed room before it is kept, or keep too much.
         if !makes_room || !local.make_room(inner, now, run_len, 1) {
             return false;
         }
+        // At once: a session that waits here leaves what it has freed to the others, each time.
+        if keep() {
+            return true;
+        }
+        // Others have taken the room all the same, or keep too much.
         backoff.snooze();
     }
     false
