@@ -21,6 +21,7 @@ use sessions::event_stream::Lines;
 use wire::memcached::EventTopics;
 
 use crate::connection::{Connection, Ending, ProtocolState};
+use crate::group_replies::GroupReplies;
 use crate::pause::Pauses;
 use crate::shared::Shared;
 use crate::slab::Slab;
@@ -79,8 +80,8 @@ pub struct Core {
     pub pool: Vec<Vec<u8>>,
     /// Its share of the buffer budget.
     pub ledger: Ledger,
-    /// What is booked for long replies of the transaction that runs, and not used yet.
-    pub booked_replies_bytes: u64,
+    /// The room for the replies of the transaction that runs.
+    pub group_replies: Option<GroupReplies>,
     /// Bytes of this gathering's replies that are not sent, as far as they were counted.
     pub made_bytes: usize,
     /// Beyond this many, no other connection is fed before these have been sent.
@@ -154,7 +155,7 @@ impl Core {
             output_limit_bytes: OUTPUT_LIMIT_BYTES_MIN,
             parse_stop_bytes: OUTPUT_LIMIT_BYTES_MIN + 1,
             turn: Turn::default(),
-            booked_replies_bytes: 0,
+            group_replies: None,
             touched_bytes: 0,
             output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
                 .unwrap_or(usize::MAX),
@@ -199,6 +200,12 @@ impl Core {
     /// The bytes that one transaction may take of the client buffers, and its replies.
     pub fn group_bytes_max(&self) -> u64 {
         self.shared.buffer_budget().limit_bytes() / GROUP_BUFFER_PART
+    }
+
+    /// Takes room for a long reply in a transaction; false: there is none.
+    pub fn draw_group_reply(&mut self, slot: usize, bytes: u64) -> bool {
+        let books = &mut self.connections[slot].booked;
+        self.group_replies.as_mut().is_none_or(|it| it.draw(&mut self.ledger, books, bytes))
     }
 
     /// Sets the output limit. A client may have unsent an eighth of what is free of three quarters

@@ -13,6 +13,7 @@ pub mod connection;
 pub mod core;
 pub mod delays;
 pub mod engine;
+pub mod group_replies;
 pub mod live;
 pub mod mailbox;
 pub mod moving;

@@ -1,7 +1,7 @@
 //! The sink of a batch: encodes each outcome into the output of its connection.
 
 use base::UnixMillis;
-use budget::{Kind, Ledger};
+use budget::{Books, Kind, Ledger};
 use commands::compaction::{Answering, Tells};
 use commands::output::{PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use commands::reply::{
@@ -16,6 +16,7 @@ use wire::resp::Protocol;
 
 use crate::connection::{Connection, Ending};
 use crate::core::Core;
+use crate::group_replies::{DRAWN_BYTES_MIN, GroupReplies};
 use crate::slab::Slab;
 
 /// The sink that encodes the outcomes of one batch.
@@ -54,8 +55,10 @@ struct Told {
 pub struct Room<'s> {
     /// The worker's: a value that cannot be pinned is booked before it is copied.
     pub ledger: &'s mut Ledger,
-    /// [`Core::booked_replies_bytes`].
-    booked_bytes: &'s mut u64,
+    /// In a transaction: the room for its replies.
+    group: Option<&'s mut GroupReplies>,
+    /// Values of this length are pinned, or drawn from the transaction's room.
+    looked_at_bytes_min: usize,
     counters: &'s WorkerCounters,
     /// Of the gathering ([`Core::made`]).
     made_bytes: &'s mut usize,
@@ -76,7 +79,11 @@ impl<'s> ReplySink<'s> {
         let counters = core.shared.counters(core.worker.index());
         let room = Room {
             ledger: &mut core.ledger,
-            booked_bytes: &mut core.booked_replies_bytes,
+            looked_at_bytes_min: match core.group_replies {
+                Some(_) => DRAWN_BYTES_MIN,
+                None => PIN_VALUE_BYTES_MIN_OVER_LIMIT,
+            },
+            group: core.group_replies.as_mut(),
             counters,
             made_bytes: &mut core.made_bytes,
             made_bytes_max: core.made_bytes_max,
@@ -99,13 +106,17 @@ impl<'s> ReplySink<'s> {
 }
 
 impl Room<'_> {
-    /// Books a copied value: out of what its transaction has booked, or by itself.
-    fn try_reserve(&mut self, bytes: u64) -> bool {
-        if let Some(left_bytes) = self.booked_bytes.checked_sub(bytes) {
-            *self.booked_bytes = left_bytes;
-            return true;
+    /// Books a copied value for its connection: out of what its transaction has booked, or by
+    /// itself.
+    fn try_reserve(&mut self, books: &mut Books, bytes: u64) -> bool {
+        if let Some(group) = &mut self.group {
+            return group.draw(self.ledger, books, bytes);
         }
-        self.ledger.try_reserve(Kind::Replies, bytes)
+        let has_room = self.ledger.try_reserve(Kind::Replies, bytes);
+        if has_room {
+            books.add(Kind::Replies, bytes);
+        }
+        has_room
     }
 }
 
@@ -145,7 +156,7 @@ impl Destination for Direct<'_, '_> {
 
     #[inline]
     fn is_pinned(&mut self, value_len_bytes: usize) -> bool {
-        value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT && self.is_rather_pinned(value_len_bytes)
+        value_len_bytes >= self.room.looked_at_bytes_min && self.is_rather_pinned(value_len_bytes)
     }
 
     fn expect_large(&mut self) {
@@ -165,15 +176,14 @@ impl Destination for Direct<'_, '_> {
     #[cold]
     fn may_copy(&mut self, len_bytes: usize) -> bool {
         let bytes = len_bytes as u64;
-        if len_bytes < PIN_VALUE_BYTES_MIN || self.has_room {
+        if self.has_room || len_bytes < PIN_VALUE_BYTES_MIN && self.room.group.is_none() {
             return true; // A batch of these is 8 MiB.
         }
         // Beyond the limit the connection would be closed, and lose its pending replies.
         let copied_bytes = self.connection.output.encoded_bytes() + len_bytes;
-        let has_room =
-            copied_bytes <= self.room.output_copied_bytes_max && self.room.try_reserve(bytes);
+        let has_room = copied_bytes <= self.room.output_copied_bytes_max
+            && self.room.try_reserve(&mut self.connection.booked, bytes);
         if has_room {
-            self.connection.booked.add(Kind::Replies, bytes);
             self.touched(FRESH_COPY_READS * len_bytes);
         } else {
             self.room.counters.replies_refused.add(1);
@@ -204,8 +214,13 @@ impl<'r, 's> Direct<'r, 's> {
             return true;
         }
         *self.room.made_bytes += value_len_bytes;
-        *self.room.made_bytes > self.room.made_bytes_max
-            || self.connection.output.unsent_bytes() > self.room.output_limit_bytes
+        let is_pinned = value_len_bytes >= PIN_VALUE_BYTES_MIN_OVER_LIMIT
+            && (*self.room.made_bytes > self.room.made_bytes_max
+                || self.connection.output.unsent_bytes() > self.room.output_limit_bytes);
+        // Without room for a copy it is pinned, however short.
+        is_pinned
+            || self.room.group.is_some()
+                && !self.room.try_reserve(&mut self.connection.booked, value_len_bytes as u64)
     }
 }
 
@@ -259,8 +274,11 @@ impl ReplySink<'_> {
             return;
         }
         let connection = &mut self.connections[pending.slot as usize];
-        if connection.output.encoded_bytes() > self.room.output_copied_bytes_max {
-            // Only one command with a great many keys comes here: others stop at the limit.
+        if connection.output.encoded_bytes() > self.room.output_copied_bytes_max
+            && self.room.group.is_none()
+        {
+            // Only one command with a great many keys comes here: others stop at the limit, and
+            // replies of a transaction are booked.
             connection.ending = Ending::Now;
             return;
         }

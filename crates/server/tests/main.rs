@@ -7,6 +7,7 @@ mod control;
 mod counts;
 mod doors;
 mod dump;
+mod exec_replies;
 mod full;
 mod hardship;
 mod hot_set;

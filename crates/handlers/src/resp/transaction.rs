@@ -51,7 +51,9 @@ use crate::resp::redirect::{in_group, is_exec_redirected};
 use crate::resp::scan::flush_all;
 use crate::resp::slices::end_slices;
 use crate::resp::tracking::{end_queued, remember_reads};
-use crate::resp::transaction::bound::{book_replies, release_replies};
+use crate::resp::transaction::bound::{
+    book_replies, release_replies, replies_at_length, run_within,
+};
 use crate::resp::transaction::room::plan_of;
 use crate::resp::{refuse, run};
 
@@ -286,9 +288,10 @@ fn exec_queued(gather: &mut Gather<'_, '_>, caller: Caller, transaction: &Transa
     if is_exec_redirected(gather, caller, keys, commands.iter().any(is_write)) {
         return;
     }
-    let Some(booked) = book_replies(gather, caller, &commands) else { return };
-    exec_booked(gather, caller, transaction, &commands);
-    release_replies(gather, booked);
+    if book_replies(gather, caller, &commands) {
+        exec_booked(gather, caller, transaction, &commands);
+        release_replies(gather, caller.slot);
+    }
 }
 
 fn exec_booked(
@@ -431,7 +434,10 @@ fn exec_locked<'a>(
 fn run_in_exec<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, queued: &Queued<'a>, began: Work) {
     let done_bytes = gather.core.work().bytes_since(began);
     if fits_atomic(gather, 0, done_bytes) {
-        run_queued(gather, caller, queued);
+        match replies_at_length(queued) {
+            true => run_within(gather, caller, |gather| run_queued(gather, caller, queued)),
+            false => run_queued(gather, caller, queued),
+        }
     } else {
         // It is not run, as when memory is exhausted, and nor are the commands after it.
         gather.fail(caller, &TOO_MUCH_AT_ONCE);

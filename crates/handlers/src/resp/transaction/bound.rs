@@ -5,6 +5,7 @@
 //!           │                                                      └▶ no: one error, nothing runs
 //!           ├─ a value: how long it is, or what the group has written by then
 //!           ├─ COMMAND DOCS, KEYS and their like: measured, by making the reply and dropping it
+//!           ├─ RANDOMKEY: the longest key
 //!           └─ else: a few words, and for what writes no value the command itself
 //! ```
 //!
@@ -14,16 +15,19 @@
 //!
 //! [`Sink::may_tell`]: store::request::Sink::may_tell
 
-use budget::Kind;
 use commands::compaction::Answering;
 use commands::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use commands::rmw::{Refusal, Rmw};
 use commands::work::Work;
 use runtime::connection::reply_kind;
+use runtime::group_replies::{GroupReplies, SHORT_REPLY_BYTES};
 use runtime::walks::Caller;
 use store::pin::PinPlan;
-use store::{Op, Outcome, Pins, Request, Sink};
-use wire::resp::{BitCommand, Command, ErrorReply, Handling, ServerCommand, StringCommand};
+use store::{KEY_LEN_MAX_BYTES, Op, Outcome, Pins, Request, Sink};
+use wire::resp::{
+    ArgIter, BitCommand, Command, CommandId, ErrorReply, Handling, KeyCommand, LcsRequest,
+    LcsWants, StringCommand,
+};
 
 use super::room::{Planned, plan_command, value_now};
 use super::{Queued, is_write, keys_of};
@@ -36,15 +40,16 @@ use crate::resp::slices::next_slice;
 /// their copies are no more than one batch may copy.
 const UNMEASURED_VALUES_MAX: usize = 128;
 
-/// The maximum length of headers, numbers and errors.
-const SHORT_REPLY_BYTES: u64 = 256;
-
-/// The maximum length of INFO's and operators' replies, except for those that are measured.
-const OPERATOR_REPLY_BYTES: u64 = 16 << 10;
+/// The maximum length of a match in LCS's reply with IDX: two ranges and their length.
+const MATCH_BYTES: u64 = 128;
 
 const TOO_MUCH_TO_REPLY: ErrorReply<'static> = ErrorReply::Other(
     "nothing was executed: the replies may take more than a quarter of the client buffers, which \
      are a part of maxmemory, or than is free of these",
+);
+
+const NO_ROOM: ErrorReply<'static> = ErrorReply::Other(
+    "no room for this reply in the client buffers: try again, or ask for less at once",
 );
 
 /// What the bounds of values depend on.
@@ -56,55 +61,96 @@ struct Values {
     pins: Option<PinPlan>,
 }
 
-/// What is booked for the replies of a transaction, under its kind.
-pub(super) struct BookedReplies(Kind, u64);
-
-/// Books the maximum of the replies, from which copied values take their part ([`Core`]'s
-/// `booked_replies_bytes`). `None`: that is too much, and the error is answered.
-///
-/// [`Core`]: runtime::core::Core
+/// Books the maximum of the replies ([`GroupReplies`]). False: that is too much, and the error is
+/// answered.
 pub(super) fn book_replies(
     gather: &mut Gather<'_, '_>,
     caller: Caller,
     commands: &[Queued<'_>],
-) -> Option<BookedReplies> {
+) -> bool {
     let bytes_max = gather.core.group_bytes_max();
     let began = gather.core.work();
-    let bound_bytes = bound_of(gather, caller, commands, bytes_max);
+    let bound = bound_of(gather, caller, commands, bytes_max);
     let looked_bytes = gather.core.work().bytes_since(began);
     if refuse_atomic(gather, caller, 0, looked_bytes) {
-        return None;
+        return false;
     }
+    let bound_bytes = bound.sum_bytes();
     // A few words have room even where long replies fill theirs.
     let kind = reply_kind(usize::try_from(bound_bytes).unwrap_or(usize::MAX));
-    if bound_bytes <= bytes_max && gather.core.ledger.try_reserve(kind, bound_bytes) {
-        if kind == Kind::Replies {
-            gather.core.booked_replies_bytes = bound_bytes;
-        }
-        return Some(BookedReplies(kind, bound_bytes));
+    if bound_bytes <= bytes_max {
+        let bytes = (bound.short_bytes, bound.long_bytes);
+        gather.core.group_replies = GroupReplies::book(&mut gather.core.ledger, kind, bytes);
     }
-    gather.core.counters().replies_refused.add(1);
-    gather.fail(caller, &TOO_MUCH_TO_REPLY);
-    None
+    let is_booked = gather.core.group_replies.is_some();
+    if !is_booked {
+        gather.core.counters().replies_refused.add(1);
+        gather.fail(caller, &TOO_MUCH_TO_REPLY);
+    }
+    is_booked
 }
 
 /// Releases what the replies did not take.
-pub(super) fn release_replies(gather: &mut Gather<'_, '_>, booked: BookedReplies) {
-    let BookedReplies(kind, bound_bytes) = booked;
-    let left_bytes = match kind {
-        Kind::Replies => std::mem::take(&mut gather.core.booked_replies_bytes),
-        _ => bound_bytes,
-    };
-    gather.core.ledger.release(kind, left_bytes);
+pub(super) fn release_replies(gather: &mut Gather<'_, '_>, slot: usize) {
+    let connection = &mut gather.core.connections[slot];
+    if let Some(booked) = gather.core.group_replies.take() {
+        booked.end(&mut connection.booked);
+    }
+    let held = connection.books();
+    gather.core.ledger.rebook(&mut connection.booked, held);
 }
 
-/// The sum of all bounds, or more than `bytes_max`.
+/// Runs a command that makes its reply itself, and puts an error in the place of a reply that has
+/// no room.
+pub(super) fn run_within<'a>(
+    gather: &mut Gather<'_, 'a>,
+    caller: Caller,
+    run: impl FnOnce(&mut Gather<'_, 'a>),
+) {
+    gather.flush();
+    let output = &gather.core.connections[caller.slot].output;
+    let (end, before_bytes) = (output.end(), output.encoded_bytes());
+    run(gather);
+    gather.flush();
+    let made_bytes = gather.core.connections[caller.slot].output.encoded_bytes() - before_bytes;
+    let long_bytes = (made_bytes as u64).saturating_sub(SHORT_REPLY_BYTES);
+    if long_bytes > 0 && !gather.core.draw_group_reply(caller.slot, long_bytes) {
+        gather.core.connections[caller.slot].output.cut_back(end);
+        gather.core.counters().replies_refused.add(1);
+        gather.fail(caller, &NO_ROOM);
+    }
+}
+
+/// Whether the reply is neither short nor made of outcomes: nothing else draws its room.
+pub(super) fn replies_at_length(queued: &Queued<'_>) -> bool {
+    let Ok(command) = queued.parsed else { return false };
+    let is_of_one_key = matches!(command, Command::Key(KeyCommand::RandomKey));
+    let is_lcs = matches!(command, Command::String(StringCommand::Lcs(_)));
+    is_of_one_key || is_lcs || is_measured(command)
+}
+
+/// The maximum of all replies.
+#[derive(Default)]
+struct Bound {
+    /// A few words for each, and what it may repeat.
+    short_bytes: u64,
+    /// Values and lists.
+    long_bytes: u64,
+}
+
+impl Bound {
+    fn sum_bytes(&self) -> u64 {
+        self.short_bytes + self.long_bytes
+    }
+}
+
+/// The bounds of all, or more than `bytes_max`.
 fn bound_of(
     gather: &mut Gather<'_, '_>,
     caller: Caller,
     commands: &[Queued<'_>],
     bytes_max: u64,
-) -> u64 {
+) -> Bound {
     let is_alone = gather.core.cluster.is_none();
     let pins = is_alone.then(|| gather.core.shared.store().pin_plan());
     let tellers = commands.iter().filter(|queued| tells_values(queued));
@@ -113,32 +159,30 @@ fn bound_of(
     let has_pins = pins.as_ref().is_some_and(|it| it.has_room_for(told_count, value_max_bytes));
     let looks = told_count > UNMEASURED_VALUES_MAX || told_count > 0 && !has_pins;
     let mut values = Values { planned: Planned::of_all(), pins };
-    let (mut sum_bytes, began) = (0, gather.core.work());
+    let (mut bound, began) = (Bound::default(), gather.core.work());
     for queued in commands {
-        sum_bytes += SHORT_REPLY_BYTES;
+        bound.short_bytes += SHORT_REPLY_BYTES;
         if may_repeat(queued) {
-            sum_bytes += queued.raw.len() as u64;
+            bound.short_bytes += queued.raw.len() as u64;
         }
         match &queued.parsed {
-            Ok(command) if command.is_handled(Handling::Measured) => {
-                let left_bytes = bytes_max - sum_bytes.min(bytes_max);
-                sum_bytes += measure(gather, caller, queued, left_bytes);
+            Ok(command) if is_measured(*command) => {
+                let left_bytes = bytes_max - bound.sum_bytes().min(bytes_max);
+                bound.long_bytes += measure(gather, caller, queued, left_bytes);
                 gather.core.charge(Work::alone());
                 if has_looked_enough(gather, began) {
                     break;
                 }
             }
-            Ok(Command::Server(ServerCommand::Info { .. }) | Command::Operator { .. }) => {
-                sum_bytes += OPERATOR_REPLY_BYTES;
-            }
-            _ if looks => sum_bytes += values_bound(gather, queued, &mut values),
+            Ok(Command::Key(KeyCommand::RandomKey)) => bound.long_bytes += KEY_LEN_MAX_BYTES as u64,
+            _ if looks => bound.long_bytes += values_bound(gather, queued, &mut values),
             _ => {}
         }
-        if sum_bytes > bytes_max {
+        if bound.sum_bytes() > bytes_max {
             break;
         }
     }
-    sum_bytes
+    bound
 }
 
 /// Whether measuring has cost as much as the group may.
@@ -146,10 +190,30 @@ fn has_looked_enough(gather: &Gather<'_, '_>, began: Work) -> bool {
     gather.core.work().bytes_since(began) > gather.core.shared.config().atomic_size_max_bytes
 }
 
+/// Whether a reply is made, and dropped, to know how long it is.
+fn is_measured(command: Command<'_>) -> bool {
+    let first_is = |mut args: ArgIter<'_>, word: &str| {
+        args.next().is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    match command {
+        // Of these one option acts, and one is long.
+        Command::Operator { id: CommandId::AclLog, args } => !first_is(args, "reset"),
+        Command::Operator { id: CommandId::Debug, args } => first_is(args, "help"),
+        command => command.is_handled(Handling::Measured),
+    }
+}
+
 /// The copied bytes of the values in a command's reply; notes what it does to its keys.
 fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, values: &mut Values) -> u64 {
     let (tells, tells_new) = (tells_values(queued), tells_new_value(queued));
     let mut copied_bytes = 0;
+    if let Ok(Command::String(StringCommand::Lcs(LcsRequest {
+        wants: LcsWants::Matches, ..
+    }))) = queued.parsed
+    {
+        let lens = keys_of(queued).map(|key| value_now(gather, key, &values.planned).len_bytes());
+        return lens.min().unwrap_or(0).saturating_mul(MATCH_BYTES);
+    }
     for key in keys_of(queued).filter(|_| tells && !tells_new) {
         copied_bytes += copied_of(gather, key, values);
     }

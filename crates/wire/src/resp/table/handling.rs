@@ -15,12 +15,17 @@ impl Handling {
     pub const Several: Handling = Handling(1 << 1);
     /// Reads or copies the whole value of its first key.
     pub const Value: Handling = Handling(1 << 2);
-    /// Has a reply whose length is known only when it is made. Such commands only read.
+    /// Names no key, and has a reply whose length is known only when it is made. Such commands only
+    /// read, but for the options of `ACL LOG` and DEBUG.
     pub const Measured: Handling = Handling(1 << 3);
     /// Looks at the whole keyspace: it cannot run under the locks of some keys (I1).
     pub const Keyspace: Handling = Handling(1 << 4);
     /// Has a reply with the values of its keys, or parts of them; SET only with the option GET.
     pub const Tells: Handling = Handling(1 << 5);
+
+    /// Names no key, and has a reply of a few words and numbers, besides what it repeats of the
+    /// command. A command without keys is this or [`Handling::Measured`].
+    pub const Short: Handling = Handling(1 << 6);
 
     /// The union.
     pub const fn with(self, other: Handling) -> Handling {

@@ -1,6 +1,6 @@
 //! The rows of the table: names, order, arity.
 
-use super::{CommandId, Flags, Spec};
+use super::{CommandId, Flags, Handling, Spec};
 
 #[test]
 fn every_row_is_at_its_own_number() {
@@ -45,5 +45,17 @@ fn every_command_on_keys_says_where_they_are() {
         if is_on_data && !is_whole_store && !without.contains(&spec.name) {
             assert!(spec.keys.first > 0, "{}", spec.name);
         }
+    }
+}
+
+/// Otherwise nothing bounds the replies of a transaction.
+#[test]
+fn every_command_without_keys_says_how_long_its_reply_is() {
+    for spec in Spec::all().iter().filter(|spec| spec.id != CommandId::RandomKey) {
+        let how = [Handling::Short, Handling::Measured].map(|it| spec.handling.contains(it));
+        let has_keys = spec.keys.first > 0;
+        assert_eq!(how[0] != how[1], !has_keys, "{}", spec.name);
+        let writes = spec.flags.contains(Flags::WRITE);
+        assert!(!(how[1] && writes), "{}: it is executed to be measured", spec.name);
     }
 }
