@@ -32,6 +32,9 @@ const PIECES_MAX: usize = 16;
 /// A sent prefix longer than this is cut off while the rest waits.
 const SENT_BYTES_MAX: usize = 64 << 10;
 
+/// Replies of this length are copied behind others rather than sent as a piece of their own.
+const COPIED_FRONT_BYTES_MAX: usize = 16 << 10;
+
 /// The unsent replies of one connection.
 #[derive(Default)]
 pub struct Output {
@@ -131,10 +134,28 @@ impl Output {
         (self.rest_bytes, self.rest_encoded_bytes) = (rest_bytes, encoded_bytes);
     }
 
+    /// Puts another output, of which nothing was sent, behind all that is here.
+    pub fn append_output(&mut self, other: Output) {
+        debug_assert!(other.sent_bytes == 0, "a part of it has left");
+        if other.front.len() <= COPIED_FRONT_BYTES_MAX {
+            self.append(|out| out.extend_from_slice(&other.front));
+        } else {
+            self.push_piece(Piece::Encoded(other.front));
+        }
+        other.rest.into_iter().for_each(|piece| self.push_piece(piece));
+    }
+
+    fn push_piece(&mut self, piece: Piece) {
+        self.rest_bytes += piece.bytes().len();
+        if let Piece::Encoded(bytes) = &piece {
+            self.rest_encoded_bytes += bytes.len();
+        }
+        self.rest.push_back(piece);
+    }
+
     /// Sends a value without copying it.
     pub fn push_pinned(&mut self, value: PinnedValue) {
-        self.rest_bytes += value.len();
-        self.rest.push_back(Piece::Pinned(value));
+        self.push_piece(Piece::Pinned(value));
     }
 
     /// I2.

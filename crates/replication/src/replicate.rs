@@ -20,6 +20,7 @@ mod flight;
 mod forward;
 mod group;
 mod group_handle;
+mod pending_group;
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,11 +45,12 @@ use crate::cluster::room_bytes;
 
 use flight::Flight;
 
-pub use channel::{ControlChannel, Ends};
+pub use channel::{AnswerTo, ControlChannel, Ends};
 pub use flight::KeptRoom;
 pub use forward::{Asker, Guests};
 pub use group::{GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX};
-pub use group_handle::{Apart, GroupHandle, has_writes};
+pub use group_handle::{Apart, Asked, GroupHandle, has_writes};
+pub use pending_group::PendingGroup;
 
 /// A request slot on its way through the control thread.
 pub struct ControlRequest {

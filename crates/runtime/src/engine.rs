@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
+use budget::Reservation;
 use cluster::Slot;
 use commands::compaction::{Answering, Compaction};
 use commands::reply::Answer;
@@ -20,7 +21,7 @@ use host::poller::Poller;
 use policy::size_class::SizePlan;
 use policy::{Route, RouteRequest};
 use replication::cluster::Receiver;
-use replication::replicate::{Apart, GroupAnswer, GroupRoom};
+use replication::replicate::{Apart, Asked as GroupAsked, GroupAnswer, GroupRoom, PendingGroup};
 use store::request::{Item, Request};
 use store::{Changes, LockedSession, NoOrder, Range, RangeEnd, Session};
 
@@ -70,9 +71,15 @@ pub trait Engine {
 
     /// In a cluster, begins a group of requests on keys of that slot: no others come between them,
     /// and [`Engine::session`] is `None`. `None`: keys are locked instead.
-    fn begin_group(&mut self, _slot: Slot) -> Option<GroupAnswer> {
+    fn begin_group(&mut self, _slot: Slot) -> Option<GroupAsked> {
         None
     }
+
+    /// Goes on with a group that was granted later.
+    fn hold_group(&mut self, _group: PendingGroup) {}
+
+    /// Hands over what was kept for the group before it began.
+    fn lend_group_room(&mut self, _kept: Reservation) {}
 
     /// In a group of a cluster, while it has written nothing: whether the following reads are
     /// executed here, for an estimate alone.
@@ -96,9 +103,9 @@ pub trait Engine {
         Apart::Done { count: requests.len() }
     }
 
-    /// Ends the group. Returns false if its replies must be discarded.
-    fn end_group(&mut self) -> bool {
-        true
+    /// Ends the group. Its replies must be discarded unless the answer is good.
+    fn end_group(&mut self) -> GroupAsked {
+        GroupAsked::Answered(GroupAnswer::Good)
     }
 
     /// Deletes all keys that this node of a cluster serves, or all of the cluster. `None`: there is

@@ -12,6 +12,7 @@ pub mod commands;
 mod count;
 mod disk_wait;
 pub mod dump;
+mod group;
 pub mod key_range;
 pub mod lcs;
 pub mod names;
@@ -28,6 +29,7 @@ pub use commands::CommandWalk;
 pub use count::CountWalk;
 pub use disk_wait::{DiskWait, Written};
 pub use dump::DumpWalk;
+pub use group::{GroupStep, GroupWalk, InDoubt};
 pub use key_range::RangeWalk;
 pub use lcs::LcsWalk;
 pub use names::NamesWalk;
@@ -88,6 +90,8 @@ pub enum Source {
     Clients(ClientsWalk),
     /// ACL SAVE, CONFIG REWRITE and SAVE.
     Disk(DiskWait),
+    /// In a cluster: EXEC, and commands on several keys.
+    Group(Box<GroupWalk>),
 }
 
 impl Source {
@@ -96,7 +100,7 @@ impl Source {
         match self {
             Source::Values(walk) => walk.is_long(),
             Source::Clients(walk) => walk.is_long(),
-            Source::Disk(_) => false,
+            Source::Disk(_) | Source::Group(_) => false,
             _ => true,
         }
     }
@@ -125,6 +129,7 @@ impl Slices {
             Source::Lcs(walk) => walk.held_bytes(),
             Source::BitOp(walk) => walk.held_bytes(),
             Source::Clients(walk) => walk.held_bytes(),
+            Source::Group(walk) => walk.held_bytes(),
             Source::Commands(_) | Source::Values(_) | Source::Count(_) | Source::Disk(_) => 0,
         };
         size_of::<Slices>() + gathered_bytes + self.rewritten.as_ref().map_or(0, |it| it.len())

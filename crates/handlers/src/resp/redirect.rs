@@ -17,10 +17,7 @@
 //!     the slot after the read (K22). Otherwise it goes through the control thread, as a group.
 
 use cluster::Slot;
-use commands::output::OutputEnd;
 use replication::cluster::{Place, Told, View};
-use replication::replicate::GroupAnswer;
-use runtime::connection::Ending;
 use runtime::walks::Caller;
 use wire::Parsed;
 use wire::resp::{
@@ -30,7 +27,6 @@ use wire::resp::{
 
 use crate::gather::Gather;
 use crate::resp::cluster::{installed, is_tls};
-use crate::resp::run;
 
 /// In a cluster, a transaction is limited to the keys of one slot.
 const NOT_IN_TRANSACTION: ErrorReply<'static> =
@@ -100,18 +96,6 @@ fn reads_through_control(
     }
 }
 
-/// What a client is told in the place of a group's replies if the outcome is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InDoubt {
-    /// It only reads: to send it again.
-    SendAgain,
-    /// One command that writes: that it may have happened.
-    Uncertain,
-    /// A transaction that writes: nothing. A closed connection says so best, because clients take
-    /// any reply of EXEC for its outcome.
-    Close,
-}
-
 /// Whether a command goes through the control thread as a group: its writes belong together, or
 /// it bypasses the router and reads a slot of which this node does not have all (I3).
 pub(super) fn is_group(
@@ -125,68 +109,6 @@ pub(super) fn is_group(
     let reads_copies = gather.core.connections[slot].resp().reads_copies;
     is_of_several(command)
         || (!is_routed && reads_through_control(view, reads_copies, command, raw))
-}
-
-/// Runs a command as a group; all its keys are of one slot.
-pub(super) fn run_group<'a>(
-    gather: &mut Gather<'_, 'a>,
-    caller: Caller,
-    command: Command<'a>,
-    raw: &[u8],
-) {
-    let keys = command.id().and_then(|id| keys_in(id, raw));
-    let Keyed::One(slot) = slot_of(keys.into_iter().flatten()) else {
-        return run(gather, caller, command);
-    };
-    let only_reads = command.id().is_some_and(|id| id.spec().flags.contains(Flags::READONLY));
-    let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Uncertain };
-    in_group(gather, caller, (slot, in_doubt), |gather| run(gather, caller, command));
-}
-
-/// Runs `run` as a group on keys of a slot, or answers why not.
-pub(super) fn in_group<'a>(
-    gather: &mut Gather<'_, 'a>,
-    caller: Caller,
-    (slot, in_doubt): (Slot, InDoubt),
-    run: impl FnOnce(&mut Gather<'_, 'a>),
-) {
-    gather.flush();
-    let replies_end = gather.core.connections[caller.slot].output.end();
-    match gather.engine.begin_group(slot) {
-        None => run(gather),
-        Some(GroupAnswer::Good) => {
-            run(gather);
-            gather.flush();
-            if !gather.engine.end_group() {
-                end_in_doubt(gather, caller, replies_end, in_doubt);
-            }
-        }
-        Some(GroupAnswer::TooFewCopies) => gather.fail(caller, &ErrorReply::NoReplicas),
-        // The slot moved while the group waited, or waited long enough.
-        Some(GroupAnswer::Bad) => move_on(gather, caller, slot),
-    }
-}
-
-/// A group whose outcome is unknown: its replies give way to an error, or the connection is
-/// closed.
-#[cold]
-fn end_in_doubt(
-    gather: &mut Gather<'_, '_>,
-    caller: Caller,
-    replies_end: OutputEnd,
-    in_doubt: InDoubt,
-) {
-    let connection = &mut gather.core.connections[caller.slot];
-    let error = match in_doubt {
-        InDoubt::SendAgain => ErrorReply::SlotLost,
-        InDoubt::Uncertain => ErrorReply::Uncertain,
-        InDoubt::Close => return connection.ending = Ending::Now,
-    };
-    if !connection.awaiting.is_empty() {
-        return connection.ending = Ending::Now;
-    }
-    connection.output.cut_back(replies_end);
-    gather.fail(caller, &error);
 }
 
 /// Whether a plain GET or SET of the key may take the fast path (I1).
@@ -273,7 +195,7 @@ fn is_elsewhere(gather: &mut Gather<'_, '_>, caller: Caller, keyed: Keyed, acces
 
 /// MOVED to the primary.
 #[cold]
-fn move_on(gather: &mut Gather<'_, '_>, caller: Caller, slot: Slot) {
+pub(super) fn move_on(gather: &mut Gather<'_, '_>, caller: Caller, slot: Slot) {
     let Some((own, configuration)) = installed(gather) else {
         return gather.fail(caller, &ErrorReply::SlotNotServed);
     };

@@ -29,6 +29,7 @@ use crate::resp::clients_walk::clients_slice;
 use crate::resp::command::walk::commands_slice;
 use crate::resp::counting::count_slice;
 use crate::resp::disk_wait::disk_slice;
+use crate::resp::group::group_slice;
 use crate::resp::key_range::range_slice;
 use crate::resp::lcs::lcs_slice;
 use crate::resp::names::names_slice;
@@ -152,6 +153,7 @@ fn slice(
         Source::BitOp(walk) => bit_op_slice(gather, caller, walk, command),
         Source::Clients(walk) => clients_slice(gather, caller, walk, command),
         Source::Disk(wait) => disk_slice(gather, caller, wait),
+        Source::Group(walk) => group_slice(gather, caller, walk, command),
     };
     let made_bytes = gather.core.connections[caller.slot].output.encoded_bytes();
     gather.core.made(made_bytes);

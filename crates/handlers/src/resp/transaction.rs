@@ -26,7 +26,7 @@ use commands::rmw::{Refusal, Rmw, bits};
 use commands::work::Work;
 use counters::CommandIndex;
 use runtime::connection::{Ending, Transaction, group_kind};
-use runtime::walks::Caller;
+use runtime::walks::{Caller, GroupWalk, InDoubt};
 use sessions::slow_log::is_timed_alone;
 use store::{Op, Outcome, Pins, Request, Sink};
 use wire::Parsed;
@@ -37,17 +37,18 @@ use wire::resp::{
 };
 
 use super::locked::TOO_MUCH_AT_ONCE;
-use super::redirect::{InDoubt, Keyed, keys_in, slot_of};
+use super::redirect::{Keyed, keys_in, slot_of};
 use super::several::{TOO_MANY_PARTS, refuse_group};
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
 use super::{id_of, is_plain_read};
 use crate::gather::Gather;
 use crate::resp::acl_log::is_denied_in_exec;
 use crate::resp::debug::{may_debug, refuse_debug};
+use crate::resp::group::begin_group;
 use crate::resp::keys::refuse_long_keys;
 use crate::resp::locked::{fits_atomic, refuse_atomic};
 use crate::resp::pace::is_long_in_exec;
-use crate::resp::redirect::{in_group, is_exec_redirected};
+use crate::resp::redirect::is_exec_redirected;
 use crate::resp::scan::flush_all;
 use crate::resp::slices::end_slices;
 use crate::resp::tracking::{end_queued, remember_reads};
@@ -266,40 +267,54 @@ pub(super) fn exec(gather: &mut Gather<'_, '_>, caller: Caller) {
         return gather.fail(caller, &ErrorReply::ExecAbort);
     }
     gather.flush();
+    let walk = with_parsed(gather, caller, &transaction, |gather, commands| {
+        exec_queued(gather, caller, &transaction, commands)
+    });
+    if let Some(walk) = walk.flatten() {
+        let transaction = Some(transaction);
+        begin_group(gather, caller, GroupWalk { transaction, ..walk });
+    }
+}
+
+/// Books the memory of the parsed commands, parses them, and runs `run`. `None`: there is no room,
+/// and the error is answered.
+fn with_parsed<T>(
+    gather: &mut Gather<'_, '_>,
+    caller: Caller,
+    transaction: &Transaction,
+    run: impl FnOnce(&mut Gather<'_, '_>, &[Queued<'_>]) -> T,
+) -> Option<T> {
     let scratch_bytes = (transaction.command_count * size_of::<Queued<'_>>()) as u64;
     let kind = group_kind(scratch_bytes);
     if !gather.core.ledger.try_reserve(kind, scratch_bytes) {
-        return gather.fail(caller, &TOO_MANY_PARTS);
+        gather.fail(caller, &TOO_MANY_PARTS);
+        return None;
     }
-    exec_queued(gather, caller, &transaction);
-    gather.core.ledger.release(kind, scratch_bytes);
-}
-
-fn exec_queued(gather: &mut Gather<'_, '_>, caller: Caller, transaction: &Transaction) {
     // Limits were checked when the commands were framed.
     let commands = parse_again(transaction, &Limits::new(usize::MAX));
-    gather.only_reads &=
-        commands.iter().all(|queued| queued.parsed.as_ref().is_ok_and(is_plain_read));
-    let key_count = commands.iter().flat_map(keys_of).count();
-    if refuse_atomic(gather, caller, key_count, transaction.queued.len() as u64) {
-        return;
-    }
-    let keys = commands.iter().flat_map(keys_of);
-    if is_exec_redirected(gather, caller, keys, commands.iter().any(is_write)) {
-        return;
-    }
-    if book_replies(gather, caller, &commands) {
-        exec_booked(gather, caller, transaction, &commands);
-        release_replies(gather, caller.slot);
-    }
+    let done = run(gather, &commands);
+    drop(commands);
+    gather.core.ledger.release(kind, scratch_bytes);
+    Some(done)
 }
 
-fn exec_booked(
+/// Runs a transaction, unless it is a group of a cluster.
+fn exec_queued(
     gather: &mut Gather<'_, '_>,
     caller: Caller,
     transaction: &Transaction,
     commands: &[Queued<'_>],
-) {
+) -> Option<GroupWalk> {
+    gather.only_reads &=
+        commands.iter().all(|queued| queued.parsed.as_ref().is_ok_and(is_plain_read));
+    let key_count = commands.iter().flat_map(keys_of).count();
+    if refuse_atomic(gather, caller, key_count, transaction.queued.len() as u64) {
+        return None;
+    }
+    let keys = commands.iter().flat_map(keys_of);
+    if is_exec_redirected(gather, caller, keys, commands.iter().any(is_write)) {
+        return None;
+    }
     let keys = commands.iter().flat_map(keys_of);
     let keys = keys.chain(transaction.watched.keys().map(|key| &**key));
     let only_reads = !commands.iter().any(is_write);
@@ -309,19 +324,40 @@ fn exec_booked(
         (Some(_), Keyed::Several) => gather.fail(caller, &ErrorReply::CrossSlot),
         (Some(view), Keyed::One(slot)) if view.is_own(slot) || !may_read_copies => {
             let in_doubt = if only_reads { InDoubt::SendAgain } else { InDoubt::Close };
-            in_group(gather, caller, (slot, in_doubt), |gather| {
-                // All earlier writes of the shard are in this node's store by now.
-                gather.engine.set_estimating(true);
-                let room = plan_of(gather, commands).group_room();
-                gather.engine.set_estimating(false);
-                if !room.is_some_and(|room| refuse_group(gather, caller, room)) {
-                    exec_parts(gather, caller, transaction, commands);
-                }
-            });
+            let room = plan_of(gather, commands).group_room();
+            return Some(GroupWalk::new(slot, in_doubt, room));
         }
         // No keys, or reads of a copy.
-        _ => exec_parts(gather, caller, transaction, commands),
+        _ => {
+            if book_replies(gather, caller, commands) {
+                exec_parts(gather, caller, transaction, commands);
+                release_replies(gather, caller.slot);
+            }
+        }
     }
+    None
+}
+
+/// Runs a transaction whose group has begun: all earlier writes of the shard are in this node's
+/// store by now.
+pub(super) fn exec_in_group(
+    gather: &mut Gather<'_, '_>,
+    caller: Caller,
+    transaction: &Transaction,
+) {
+    with_parsed(gather, caller, transaction, |gather, commands| {
+        gather.engine.set_estimating(true);
+        let is_booked = book_replies(gather, caller, commands);
+        let room = plan_of(gather, commands).group_room();
+        gather.engine.set_estimating(false);
+        if !is_booked {
+            return;
+        }
+        if !room.is_some_and(|room| refuse_group(gather, caller, room)) {
+            exec_parts(gather, caller, transaction, commands);
+        }
+        release_replies(gather, caller.slot);
+    });
 }
 
 fn exec_parts(

@@ -213,14 +213,21 @@ impl Receiver {
         &self.awaited
     }
 
-    /// Waits until something is found, and serves meanwhile (D4). Whatever makes it be found wakes
-    /// [`Receiver::awaited`] afterwards, or ends for good.
-    pub fn serve_until<T>(&mut self, mut find: impl FnMut() -> Option<T>) -> T {
+    /// Waits until something is found or the time is over, and serves meanwhile (D4). Whatever
+    /// makes it be found wakes [`Receiver::awaited`] afterwards, or ends for good.
+    pub fn serve_until<T>(
+        &mut self,
+        deadline: std::time::Instant,
+        mut find: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         loop {
-            if let Some(found) = find() {
+            let found = find();
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if found.is_some() || left.is_zero() {
                 return found;
             }
-            if let Err(error) = self.awaited.wait_beside(self.socket.as_fd(), LOOK_EVERY) {
+            let look_after = left.min(LOOK_EVERY);
+            if let Err(error) = self.awaited.wait_beside(self.socket.as_fd(), look_after) {
                 // This cannot happen with valid descriptors.
                 tracing::error!("a worker cannot poll for entries: {error}");
                 std::thread::sleep(LOOK_EVERY);
@@ -317,11 +324,11 @@ impl InboundLog {
 mod tests {
     use cluster::datagram::FrameBuilder;
     use cluster::record::{Answered, Entry};
-    use cluster::{ClientId, ShardId, Version};
+    use cluster::{ClientId, ShardId, Slot, Version};
 
     use super::*;
     use crate::cluster::socket::DATAGRAM_BYTES_MAX;
-    use crate::replicate::{ControlChannel, GroupAnswer, GroupCall};
+    use crate::replicate::{ControlChannel, GroupAnswer, GroupCall, PendingGroup};
 
     fn node(name: u16) -> NodeId {
         NodeId { name, incarnation: 1 }
@@ -344,6 +351,16 @@ mod tests {
         entry.blocks(DATAGRAM_BYTES_MAX).remove(0)
     }
 
+    /// Calls as a worker that waits until it is answered.
+    fn ask_to_begin(
+        channel: &Arc<ControlChannel>,
+        receiver: Option<&mut Receiver>,
+    ) -> Option<GroupAnswer> {
+        let (group, answer_to) = PendingGroup::new(channel, 0);
+        let call = GroupCall::Begin(Slot(0), answer_to);
+        channel.ask(&group, call, receiver, Duration::from_secs(30))
+    }
+
     /// D4: two nodes are in this place at once if each has a group of its own under way.
     #[test]
     fn a_worker_that_waits_for_its_group_takes_in_what_peers_write() {
@@ -356,10 +373,12 @@ mod tests {
         let mut receiver = all.pop().expect("one");
         inbound_logs.open(Term(1));
         let (channel, ends) = ControlChannel::new(1).expect("descriptors");
+        let channel = Arc::new(channel);
         std::thread::scope(|scope| {
-            let worker = scope.spawn(|| channel.ask(0, GroupCall::End, Some(&mut receiver)));
+            let worker = scope.spawn(|| ask_to_begin(&channel, Some(&mut receiver)));
             // A group's end is answered once all copies have it: not before the peer goes on.
-            ends.groups.recv().expect("the worker's call");
+            let (_, call) = ends.groups.recv().expect("the worker's call");
+            let GroupCall::Begin(_, answer_to) = call else { panic!("no group begins") };
             let mut frames = FrameBuilder::new(DATAGRAM_BYTES_MAX);
             let (shard, version) = (ShardId(0), Version::before_epoch(1).next().expect("a first"));
             assert!(frames.push(&entry_of(shard, version)));
@@ -369,8 +388,8 @@ mod tests {
             let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
             at_peer.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
             let answer = at_peer.recv(&mut bytes);
-            ends.answer(0, GroupAnswer::Good); // The worker ends in any case.
-            assert_eq!(worker.join().expect("it ends"), GroupAnswer::Good);
+            ends.answer(&answer_to, GroupAnswer::Good); // The worker ends in any case.
+            assert_eq!(worker.join().expect("it ends"), Some(GroupAnswer::Good));
             let len_bytes = answer.expect("the waiting worker acknowledges");
             let datagram = open(&bytes[..len_bytes], peer, &key).expect("of the worker");
             let Body::Acks(acks) = datagram.body else { panic!("no acknowledgement") };
@@ -386,11 +405,12 @@ mod tests {
         let post = Post { own, key: &key, datagram_bytes: DATAGRAM_BYTES_MAX };
         let (_, mut all) = receivers(vec![socket], post, None).expect("memory");
         let (channel, ends) = ControlChannel::new(1).expect("descriptors");
+        let channel = Arc::new(channel);
         std::thread::scope(|scope| {
-            let worker = scope.spawn(|| channel.ask(0, GroupCall::End, all.first_mut()));
-            ends.groups.recv().expect("the worker's call");
+            let worker = scope.spawn(|| ask_to_begin(&channel, all.first_mut()));
+            drop(ends.groups.recv().expect("the worker's call"));
             drop(ends);
-            assert_eq!(worker.join().expect("it ends"), GroupAnswer::Bad);
+            assert_eq!(worker.join().expect("it ends"), Some(GroupAnswer::Bad));
         });
     }
 

@@ -1,27 +1,33 @@
 //! The channel between dispatchers and the control thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use dispatch::lanes::fabric::Fabric;
 use host::poller::Waker;
 
-use super::{ControlRequest, GroupAnswer, GroupCall};
+use super::{ControlRequest, GroupAnswer, GroupCall, PendingGroup};
 use crate::cluster::Receiver as EntryReceiver;
 
 /// The dispatchers' end of the channel. The number of messages in it is bounded by the dispatchers'
 /// request slots.
 pub struct ControlChannel {
     control_requests: Sender<ControlRequest>,
-    groups: Sender<(usize, GroupCall)>,
+    groups: Sender<(u64, GroupCall)>,
+    group_count: AtomicU64,
     waker: Waker,
     is_asleep: Arc<AtomicBool>,
     /// By dispatcher: request slots that come back.
     returned: Vec<Receiver<u32>>,
-    /// By dispatcher: the answers to its groups.
-    answers: Vec<Receiver<GroupAnswer>>,
     awaited: Awaited,
+}
+
+/// Where the answers to a group's calls go.
+pub struct AnswerTo {
+    pub(super) dispatcher: usize,
+    pub(super) sender: Sender<GroupAnswer>,
 }
 
 /// By dispatcher: the waker of one that receives entries while it waits for an answer.
@@ -31,9 +37,8 @@ type Awaited = Arc<[OnceLock<Waker>]>;
 pub struct Ends {
     /// Requests from the dispatchers.
     pub control_requests: Receiver<ControlRequest>,
-    /// Calls about their groups.
-    pub groups: Receiver<(usize, GroupCall)>,
-    answers: Vec<Sender<GroupAnswer>>,
+    /// Calls about their groups, with the group's number.
+    pub groups: Receiver<(u64, GroupCall)>,
     awaited: Awaited,
     /// Readable when another thread has called.
     pub waker: Waker,
@@ -51,7 +56,6 @@ impl ControlChannel {
     pub fn new(dispatcher_count: usize) -> std::io::Result<(ControlChannel, Ends)> {
         let (control_requests, received) = unbounded();
         let (groups, groups_received) = unbounded();
-        let (answers, answered) = (0..dispatcher_count).map(|_| unbounded()).unzip();
         let (returns, returned) = (0..dispatcher_count).map(|_| unbounded()).unzip();
         let awaited: Awaited = (0..dispatcher_count).map(|_| OnceLock::new()).collect();
         let waker = Waker::new()?;
@@ -59,7 +63,6 @@ impl ControlChannel {
         let ends = Ends {
             control_requests: received,
             groups: groups_received,
-            answers,
             awaited: Arc::clone(&awaited),
             waker: waker.clone(),
             is_asleep: is_asleep.clone(),
@@ -69,10 +72,10 @@ impl ControlChannel {
         let channel = ControlChannel {
             control_requests,
             groups,
+            group_count: AtomicU64::new(0),
             waker,
             is_asleep,
             returned,
-            answers: answered,
             awaited,
         };
         Ok((channel, ends))
@@ -83,28 +86,43 @@ impl ControlChannel {
         self.control_requests.send(control_request).is_ok()
     }
 
-    /// Makes a call about a group, and waits for the answer. The worker's session must be parked. A
-    /// worker that receives entries for the node goes on to do so (D4 of `cluster::inbound_log`).
+    /// The number of a new group.
+    pub(super) fn next_group(&self) -> u64 {
+        self.group_count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes a call about a group. Returns false if the control thread has ended.
+    pub(super) fn send_group(&self, group: u64, call: GroupCall) -> bool {
+        let is_sent = self.groups.send((group, call)).is_ok();
+        self.call();
+        is_sent
+    }
+
+    /// Makes a call about a group, and waits for the answer for so long; `None`: it is still to
+    /// come. The worker's session must be parked. A worker that receives entries for the node goes
+    /// on to do so (D4 of `cluster::inbound_log`).
     pub fn ask(
         &self,
-        dispatcher: usize,
+        group: &PendingGroup,
         call: GroupCall,
         receiver: Option<&mut EntryReceiver>,
-    ) -> GroupAnswer {
+        patience: Duration,
+    ) -> Option<GroupAnswer> {
         if let Some(receiver) = &receiver {
-            self.awaited[dispatcher].get_or_init(|| receiver.awaited().clone());
+            self.awaited[group.dispatcher].get_or_init(|| receiver.awaited().clone());
         }
-        if self.groups.send((dispatcher, call)).is_err() {
-            return GroupAnswer::Bad;
+        if !self.send_group(group.id, call) {
+            return Some(GroupAnswer::Bad);
         }
-        self.call();
-        let answers = &self.answers[dispatcher];
-        let Some(receiver) = receiver else { return answers.recv().unwrap_or(GroupAnswer::Bad) };
-        receiver.serve_until(|| match answers.try_recv() {
-            Ok(answer) => Some(answer),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(GroupAnswer::Bad),
-        })
+        let deadline = Instant::now() + patience;
+        match receiver {
+            Some(receiver) => receiver.serve_until(deadline, || group.answer()),
+            None => match group.answers.recv_deadline(deadline) {
+                Ok(answer) => Some(group.checked(answer)),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(GroupAnswer::Bad),
+            },
+        }
     }
 
     /// Wakes the control thread for the messages that were sent.
@@ -146,10 +164,10 @@ impl Ends {
     }
 
     /// Answers a group's call.
-    pub fn answer(&self, dispatcher: usize, answer: GroupAnswer) {
-        // A dispatcher that has ended needs no answer.
-        let _ = self.answers[dispatcher].send(answer);
-        if let Some(waker) = self.awaited[dispatcher].get() {
+    pub fn answer(&self, to: &AnswerTo, answer: GroupAnswer) {
+        // A group that was given up needs no answer.
+        let _ = to.sender.send(answer);
+        if let Some(waker) = self.awaited[to.dispatcher].get() {
             waker.wake();
         }
     }

@@ -11,8 +11,8 @@
 //!   ◀───────────────── is good ──
 //! ```
 //!
-//! A worker blocks for each answer. Groups are rare and short: transactions and commands on several
-//! keys.
+//! A worker waits for an answer for a moment, then it serves its other clients and looks again
+//! (`pending_group`). Groups are rare and short: transactions and commands on several keys.
 //!
 //! # Invariants
 //! P1: while a shard is held, only the holder's requests are executed on it: a group is atomic
@@ -27,7 +27,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::UnixMillis;
-use budget::BufferBudget;
+use budget::{BufferBudget, Reservation};
 use cluster::message::{Change, ChangeKind, Changed, Hold};
 use cluster::record::Entry;
 use cluster::{Slot, Version};
@@ -39,6 +39,7 @@ use store::pin::Pins;
 use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::apply::{Context, apply};
+use super::channel::AnswerTo;
 use super::flight::{self, Flight, KeptRoom};
 use super::kind_of;
 use crate::cluster::room_bytes;
@@ -48,19 +49,26 @@ pub const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A worker's call to the control thread.
 pub enum GroupCall {
-    /// Hold the shard of a slot.
-    Begin(Slot),
+    /// Hold the shard of a slot. The group's answers go there.
+    Begin(Slot, AnswerTo),
     /// Execute these requests.
     Run(Vec<Arc<GroupChange>>),
-    /// Keep room for all values that the group stores, which is refused as a whole, or not at all.
-    /// The answer is bad if there is none.
-    Keep(GroupRoom),
+    /// Keep room for all values that the group stores, which is refused as a whole, or not at all:
+    /// what its worker has kept of it, and what is missing. The answer is bad if there is none.
+    Keep(GroupRoom, Reservation),
+    /// Give it up: nothing of it takes effect, unless it is ending. Not answered.
+    Cancel,
     /// Release the shard once all copies have everything.
-    End,
+    End {
+        /// The worker knows that its replies may not be sent.
+        is_bad: bool,
+    },
     /// Not about a group: delete all keys of the shards that this node serves, or of all shards.
     Flush {
         /// Of all shards.
         is_everywhere: bool,
+        /// The answer goes there.
+        answer_to: AnswerTo,
     },
 }
 

@@ -1,10 +1,11 @@
-//! A worker's handle for groups at the control thread: one group at a time.
+//! A worker's handle for groups at the control thread: one group runs at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::UnixMillis;
-use budget::BufferBudget;
+use budget::{BufferBudget, Kind, Reservation};
 use cluster::Slot;
 use commands::compaction::{Answering, Tells};
 use commands::reply::Answer;
@@ -16,8 +17,23 @@ use store::request::{Op, Outcome, Request};
 use store::{Session, Store};
 use wire::resp::Protocol;
 
+use super::pending_group::{ANSWERS_AT_ONCE, PendingGroup};
 use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange, GroupRoom};
 use crate::cluster::Receiver;
+
+/// For so long a worker waits where the outcome cannot be told later: a frame of a native client,
+/// or reads of several keys that only the control thread may read.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Executing asks no other node: the control thread answers within its own patience.
+const RUN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The answer to a call of a group, or that it is still to come.
+pub enum Asked {
+    /// The answer. Of a begin that is good, the group is the handle's.
+    Answered(GroupAnswer),
+    /// The group waits for it.
+    Later(PendingGroup),
+}
 
 /// See the module's page.
 pub struct GroupHandle {
@@ -27,8 +43,10 @@ pub struct GroupHandle {
     budget: Arc<BufferBudget>,
     /// Receives entries for the node, under the scheme `rpc`: while the worker waits, too.
     receiver: Option<Receiver>,
-    /// A group was begun and not ended.
-    is_held: bool,
+    /// The group that runs.
+    held: Option<PendingGroup>,
+    /// What was kept for it before it began.
+    kept: Option<Reservation>,
     /// Room for all that the group stores is kept.
     has_room: bool,
     /// A request of the group was not executed, or its outcome is unknown.
@@ -43,8 +61,8 @@ impl GroupHandle {
         receiver: Option<Receiver>,
         (store, budget): (Arc<Store>, Arc<BufferBudget>),
     ) -> GroupHandle {
-        let (is_held, has_room, is_bad) = (false, false, false);
-        GroupHandle { channel, dispatcher, store, budget, receiver, is_held, has_room, is_bad }
+        let (held, kept, has_room, is_bad) = (None, None, false, false);
+        GroupHandle { channel, dispatcher, store, budget, receiver, held, kept, has_room, is_bad }
     }
 
     /// The worker's receiver of entries.
@@ -54,15 +72,39 @@ impl GroupHandle {
 
     /// Whether a group is under way.
     pub fn is_held(&self) -> bool {
-        self.is_held
+        self.held.is_some()
     }
 
-    /// Begins a group on keys of one slot, if the control thread grants it.
-    pub fn begin(&mut self, session: &mut Session, slot: Slot) -> GroupAnswer {
-        (self.has_room, self.is_bad) = (false, false);
-        let answer = self.ask(session, GroupCall::Begin(slot));
-        self.is_held = answer == GroupAnswer::Good;
-        answer
+    /// Begins a group on keys of one slot, if the control thread grants it at once.
+    pub fn begin(&mut self, session: &mut Session, slot: Slot) -> Asked {
+        self.begin_within(session, slot, ANSWERS_AT_ONCE)
+    }
+
+    fn begin_within(&mut self, session: &mut Session, slot: Slot, patience: Duration) -> Asked {
+        debug_assert!(self.held.is_none(), "one group runs at a time");
+        let (mut group, answer_to) = PendingGroup::new(&self.channel, self.dispatcher);
+        match self.ask(session, &group, GroupCall::Begin(slot, answer_to), patience) {
+            Some(GroupAnswer::Good) => {
+                self.hold(group);
+                Asked::Answered(GroupAnswer::Good)
+            }
+            Some(answer) => {
+                group.is_over = true;
+                Asked::Answered(answer)
+            }
+            None => Asked::Later(group),
+        }
+    }
+
+    /// Runs a group that was granted later.
+    pub fn hold(&mut self, group: PendingGroup) {
+        (self.has_room, self.is_bad, self.kept) = (false, false, None);
+        self.held = Some(group);
+    }
+
+    /// Hands over what was kept for the group before it began.
+    pub fn lend(&mut self, kept: Reservation) {
+        self.kept = Some(kept);
     }
 
     /// Executes requests as part of the current group, or as a group of their own.
@@ -73,11 +115,12 @@ impl GroupHandle {
         requests: &[Request<'_, Rmw<'_>>],
         sink: &mut S,
     ) {
-        let is_own = !self.is_held;
+        let is_own = !self.is_held();
         if let Some(first) = requests.first().filter(|_| is_own) {
-            self.begin(session, Slot::of(first.key));
+            // One that is not granted by then is given up.
+            self.begin_within(session, Slot::of(first.key), PATIENCE);
         }
-        if !self.is_held {
+        if !self.is_held() {
             return refuse(session, 0..requests.len(), sink);
         }
         let (mut waiting, mut done_count) = (Vec::new(), 0);
@@ -99,7 +142,7 @@ impl GroupHandle {
         // A group of its own reports no outcome before all copies have it (P2).
         if !is_own {
             refuse(session, done_count..requests.len(), sink);
-        } else if self.end(session) {
+        } else if self.ends_within(session, PATIENCE) {
             tell(session, 0, &waiting, sink);
         } else {
             refuse(session, 0..requests.len(), sink);
@@ -109,10 +152,12 @@ impl GroupHandle {
     /// Keeps room for all that the current group stores, unless it was kept before; false: there
     /// is none, and nothing of it may run.
     pub fn keep(&mut self, session: &mut Session, room: GroupRoom) -> bool {
-        if self.is_held && !self.has_room {
-            self.has_room = self.ask(session, GroupCall::Keep(room)) == GroupAnswer::Good;
+        if self.is_held() && !self.has_room {
+            let nothing = || Reservation::empty(&self.budget, Kind::Writes);
+            let kept = self.kept.take().unwrap_or_else(nothing);
+            self.has_room = self.call(session, GroupCall::Keep(room, kept));
         }
-        !self.is_held || self.has_room
+        !self.is_held() || self.has_room
     }
 
     /// Executes the first requests, as many as P3 allows, of one slot's shard as a group of their
@@ -124,11 +169,12 @@ impl GroupHandle {
         (slot, requests): (Slot, &[Request<'_, Rmw<'_>>]),
         sink: &mut S,
     ) -> Apart {
-        if self.begin(session, slot) != GroupAnswer::Good {
+        self.begin_within(session, slot, PATIENCE);
+        if !self.is_held() {
             return Apart::NotExecuted;
         }
         let changes = self.run(session, now, requests, |at| sink.tells(at));
-        let is_good = self.end(session);
+        let is_good = self.ends_within(session, PATIENCE);
         if changes.is_empty() {
             return Apart::Unknown { count: requests.len() };
         }
@@ -160,29 +206,58 @@ impl GroupHandle {
         let change =
             |(index, request)| Arc::new(GroupChange::new(request, tells(index), &origin, rooms));
         let mut changes: Vec<Arc<GroupChange>> = requests.iter().enumerate().map(change).collect();
-        let is_good = self.ask(session, GroupCall::Run(changes.clone())) == GroupAnswer::Good;
+        let is_good = self.call(session, GroupCall::Run(changes.clone()));
         self.is_bad |= !is_good;
         let computed = changes.iter().take_while(|change| change.is_computed()).count();
         changes.truncate(if is_good { computed } else { 0 });
         changes
     }
 
-    /// Ends the group. Returns false if its replies must be discarded (P2).
-    pub fn end(&mut self, session: &mut Session) -> bool {
-        self.is_held = false;
-        let is_good = self.ask(session, GroupCall::End) == GroupAnswer::Good;
-        is_good && !std::mem::take(&mut self.is_bad)
+    /// Ends the group: its replies may be sent if the answer is good (P2).
+    pub fn end(&mut self, session: &mut Session) -> Asked {
+        self.end_within(session, ANSWERS_AT_ONCE)
     }
 
-    /// Deletes all keys of the shards that this node serves, or of all shards.
+    fn end_within(&mut self, session: &mut Session, patience: Duration) -> Asked {
+        self.kept = None;
+        let is_bad = std::mem::take(&mut self.is_bad);
+        let Some(mut group) = self.held.take() else { return Asked::Answered(GroupAnswer::Bad) };
+        group.is_bad = is_bad;
+        let answer = self.ask(session, &group, GroupCall::End { is_bad }, patience);
+        group.is_over = true;
+        answer.map_or(Asked::Later(group), Asked::Answered)
+    }
+
+    fn ends_within(&mut self, session: &mut Session, patience: Duration) -> bool {
+        matches!(self.end_within(session, patience), Asked::Answered(GroupAnswer::Good))
+    }
+
+    /// Deletes all keys of the shards that this node serves, or of all shards. The worker waits.
     pub fn flush(&mut self, session: &mut Session, is_everywhere: bool) -> GroupAnswer {
-        debug_assert!(!self.is_held, "the shard that is held would wait for itself");
-        self.ask(session, GroupCall::Flush { is_everywhere })
+        debug_assert!(self.held.is_none(), "the shard that is held would wait for itself");
+        let (mut flush, answer_to) = PendingGroup::new(&self.channel, self.dispatcher);
+        flush.is_over = true; // It holds no shard of its own.
+        let call = GroupCall::Flush { is_everywhere, answer_to };
+        self.ask(session, &flush, call, RUN_PATIENCE).unwrap_or(GroupAnswer::Bad)
     }
 
-    fn ask(&mut self, session: &mut Session, call: GroupCall) -> GroupAnswer {
+    /// Makes a call of the group that runs.
+    fn call(&mut self, session: &mut Session, call: GroupCall) -> bool {
+        let Some(group) = self.held.take() else { return false };
+        let answer = self.ask(session, &group, call, RUN_PATIENCE);
+        self.held = Some(group);
+        answer == Some(GroupAnswer::Good)
+    }
+
+    fn ask(
+        &mut self,
+        session: &mut Session,
+        group: &PendingGroup,
+        call: GroupCall,
+        patience: Duration,
+    ) -> Option<GroupAnswer> {
         session.park(); // The control thread's cleaning waits for no worker that waits for it.
-        let answer = self.channel.ask(self.dispatcher, call, self.receiver.as_mut());
+        let answer = self.channel.ask(group, call, self.receiver.as_mut(), patience);
         session.unpark();
         answer
     }

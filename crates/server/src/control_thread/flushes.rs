@@ -11,7 +11,7 @@
 //! J1: a flush of a shard is requested again only if the shard surely was not flushed: nothing is
 //!     flushed twice for one request, and so no write that followed the first flush is lost (K24).
 //! J2: a guest's job is not forwarded: shards that are not served here stay unflushed.
-//! J3: a worker waits: no job takes longer than `PATIENCE_NS`. An outcome that is unknown by then
+//! J3: a connection waits: no job takes longer than `PATIENCE_NS`. An outcome that is unknown by then
 //!     counts as bad.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use base::Instant;
 use cluster::message::Hold;
 use cluster::{ClientId, Message, NodeId, Operation, Outcome, Peer, Request, ShardId, Slot};
 use replication::cluster::clock;
-use replication::replicate::{Asker, GroupAnswer};
+use replication::replicate::{AnswerTo, Asker, GroupAnswer};
 
 use super::control::{Control, PATIENCE_NS};
 use super::forwards::{self, NodeReply};
@@ -42,9 +42,8 @@ pub(super) struct Flushes {
 }
 
 /// The receiver of the answer.
-#[derive(Clone, Copy, Debug)]
 enum Caller {
-    Dispatcher(usize),
+    Worker(AnswerTo),
     Guest(Asker),
 }
 
@@ -139,15 +138,15 @@ impl Flushes {
 }
 
 /// Starts a worker's flush of this node's shards, or of all.
-pub(super) fn begin(control: &mut Control, dispatcher: usize, is_everywhere: bool, now: Instant) {
+pub(super) fn begin(control: &mut Control, answer_to: AnswerTo, is_everywhere: bool, now: Instant) {
     let Some(configuration) = control.node.configuration().cloned() else {
-        return control.ends.answer(dispatcher, GroupAnswer::Bad);
+        return control.ends.answer(&answer_to, GroupAnswer::Bad);
     };
     let own = control.node.id();
     let wanted = configuration.shards();
     let wanted = wanted.filter(|(_, shard)| is_everywhere || shard.primary == own);
     let left = wanted.map(|(id, _)| id).collect();
-    control.state.flushes.jobs.push(Job::new(Caller::Dispatcher(dispatcher), left, now));
+    control.state.flushes.jobs.push(Job::new(Caller::Worker(answer_to), left, now));
 }
 
 /// Starts another node's flush of some of this node's shards; returns false if the bytes are
@@ -221,7 +220,7 @@ fn ask(control: &mut Control, job: &mut Job, (shard, first): (ShardId, Slot), no
 
 fn end(control: &mut Control, job: Job) {
     match job.caller {
-        Caller::Dispatcher(dispatcher) => control.ends.answer(dispatcher, job.answer),
+        Caller::Worker(answer_to) => control.ends.answer(&answer_to, job.answer),
         Caller::Guest(to) => {
             let bytes = Some(encode_reply(job.answer, &job.done).into());
             let reply = NodeReply { to, bytes, hold: Hold::default() };

@@ -4,18 +4,20 @@
 //! ```text
 //!  Begin ─▶ queue ─▶ shard held ─ nothing of it is under way, and it serves ─▶ granted
 //!  Run   ─▶ node, one after the other ─ all computed ─▶ answered
-//!  End   ─▶ on all copies ─▶ answered, and the shard is released
+//!  End   ─▶ its writes leave, and the shard is released ─▶ on all copies ─▶ answered
 //! ```
 //!
 //! # Invariants
-//! G1: a worker, and all its clients with it, waits for each answer: none takes longer than
+//! G1: a connection waits for each answer, and its worker for a moment: none takes longer than
 //!     `PATIENCE_NS`. An outcome that is unknown by then counts as bad (P2).
 //! G2: a group that turns bad before its end sends nothing (`cluster::node::group`, H3).
 //! G3: a request that the node refuses for now, as between two configurations, is asked again in
 //!     its order, as long as the configuration names this node as the shard's primary. A node that
 //!     is no member any more has no lease and gets none: the worker is not kept waiting for one.
-//! G4: a group waits for the memory of what it stores as a single write does, and meanwhile keeps
-//!     what is free: writes under way need nothing of it to end.
+//! G4: a group does not wait for the memory of what it stores: its connection has done so before
+//!     it began.
+//! G5: a group that its worker gives up leaves its shard at once, and nothing of it is sent, unless
+//!     it is ending.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,25 +28,30 @@ use cluster::message::Outcome;
 use cluster::node::Stage;
 use cluster::{ShardId, Slot};
 use replication::replicate::{
-    GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX, KeptRoom,
+    AnswerTo, GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX, KeptRoom,
 };
 
 use super::control::{Control, PATIENCE_NS};
 use super::flushes;
 
-/// How long a group waits for room (G4): its worker's clients wait, too.
-const ROOM_PATIENCE_NS: u64 = PATIENCE_NS / 8;
-
 /// See the module's page.
 #[derive(Default)]
 pub(super) struct Groups {
-    waiting: VecDeque<(usize, Slot)>,
+    waiting: VecDeque<Caller>,
     holder: Option<Holder>,
+    /// Those that have left their shard, and are not on all copies yet.
+    leaving: Vec<Holder>,
+}
+
+/// A group's beginning.
+struct Caller {
+    group: u64,
+    slot: Slot,
+    answer_to: AnswerTo,
 }
 
 struct Holder {
-    dispatcher: usize,
-    slot: Slot,
+    caller: Caller,
     shard: ShardId,
     /// Its last call.
     since: Instant,
@@ -59,21 +66,11 @@ struct Holder {
     kept_bytes: usize,
     /// The room for all values that it stores, if it was asked for.
     room: Option<Arc<KeptRoom>>,
-    /// The same while it is not complete (G4).
-    growing: Option<Growing>,
     /// Whether requests that add to the shard are refused for want of room: determined once,
     /// because a group that has begun continues.
     is_full: Option<bool>,
     is_ending: bool,
     is_bad: bool,
-}
-
-/// Room that a group's worker waits for.
-struct Growing {
-    kept: Reservation,
-    wanted_bytes: u64,
-    /// What it may exceed the share of writes by: one item (`Flight::begin_past`).
-    past_bytes: u64,
 }
 
 /// What a group that waits for its shard depends on.
@@ -113,10 +110,9 @@ enum Step {
 }
 
 impl Holder {
-    fn new(dispatcher: usize, (slot, shard): (Slot, ShardId), now: Instant) -> Holder {
+    fn new(caller: Caller, shard: ShardId, now: Instant) -> Holder {
         Holder {
-            dispatcher,
-            slot,
+            caller,
             shard,
             since: now,
             is_granted: false,
@@ -125,7 +121,6 @@ impl Holder {
             running: None,
             kept_bytes: 0,
             room: None,
-            growing: None,
             is_full: None,
             is_ending: false,
             is_bad: false,
@@ -158,24 +153,7 @@ impl Holder {
         is_put_off
     }
 
-    /// Takes more of the room that it waits for. The answer to its worker, once it is known.
-    fn grow(&mut self, now: Instant) -> Option<GroupAnswer> {
-        let mut growing = self.growing.take()?;
-        if growing.kept.grow_towards(growing.wanted_bytes, growing.past_bytes) {
-            self.room = Some(Arc::new(KeptRoom::new(growing.kept)));
-            return Some(GroupAnswer::Good);
-        }
-        if now.ns.saturating_sub(self.since.ns) >= ROOM_PATIENCE_NS {
-            return Some(GroupAnswer::Bad);
-        }
-        self.growing = Some(growing);
-        None
-    }
-
     fn step(&mut self, now: Instant) -> Step {
-        if self.growing.is_some() {
-            return self.grow(now).map_or(Step::Wait, Step::Answer);
-        }
         if self.is_bad && self.running.take().is_some() {
             return Step::Answer(GroupAnswer::Bad);
         }
@@ -203,13 +181,14 @@ impl Holder {
 impl Groups {
     /// Whether a worker waits for an answer.
     pub fn is_busy(&self) -> bool {
-        self.holder.is_some() || !self.waiting.is_empty()
+        self.holder.is_some() || !self.waiting.is_empty() || !self.leaving.is_empty()
     }
 
     /// Takes the node's answer to a group's request.
     pub fn replied(&mut self, ticket: u32, outcome: &Outcome) {
-        let Some(holder) = &mut self.holder else { return };
+        let mut all = self.holder.iter_mut().chain(&mut self.leaving);
         // A group that was given up may still get replies.
+        let Some(holder) = all.find(|holder| holder.tickets.contains_key(&ticket)) else { return };
         let Some(change) = holder.tickets.remove(&ticket) else { return };
         match outcome {
             Outcome::Computed => {}
@@ -222,44 +201,100 @@ impl Groups {
 
 /// Takes the workers' calls, and continues with the group whose turn it is.
 pub(super) fn turn(control: &mut Control, now: Instant) {
-    while let Ok((dispatcher, call)) = control.ends.groups.try_recv() {
+    while let Ok((group, call)) = control.ends.groups.try_recv() {
         match call {
-            GroupCall::Begin(slot) => control.state.groups.waiting.push_back((dispatcher, slot)),
-            GroupCall::Flush { is_everywhere } => {
-                flushes::begin(control, dispatcher, is_everywhere, now);
+            GroupCall::Begin(slot, answer_to) => {
+                control.state.groups.waiting.push_back(Caller { group, slot, answer_to });
             }
-            GroupCall::Run(changes) => run(control, changes, now),
-            GroupCall::Keep(room) => {
-                if !begin_to_keep(control, room, now) {
-                    control.ends.answer(dispatcher, GroupAnswer::Bad);
-                }
+            GroupCall::Flush { is_everywhere, answer_to } => {
+                flushes::begin(control, answer_to, is_everywhere, now);
             }
-            GroupCall::End => {
-                if let Some(holder) = &mut control.state.groups.holder {
-                    holder.is_ending = true;
-                    holder.since = now;
-                    let (shard, is_bad) = (holder.shard, holder.is_bad);
-                    let_leave(control, shard, is_bad, now);
-                }
-            }
+            GroupCall::Cancel => cancel(control, group, now),
+            call => go_on(control, group, call, now),
         }
     }
+    end_left(control, now);
     while step(control, now) {}
 }
 
-/// Begins to keep room for all values that a group stores; false: there is none.
-fn begin_to_keep(control: &mut Control, room: GroupRoom, now: Instant) -> bool {
+/// A call of the group that holds its shard. The end of any other has been answered.
+fn go_on(control: &mut Control, group: u64, call: GroupCall, now: Instant) {
+    let holder = control.state.groups.holder.as_mut();
+    let Some(holder) = holder.filter(|holder| holder.caller.group == group) else { return };
+    match call {
+        GroupCall::Run(changes) => run(control, changes, now),
+        GroupCall::Keep(room, kept) => {
+            let is_kept = keep_all(control, room, kept, now);
+            let answer = if is_kept { GroupAnswer::Good } else { GroupAnswer::Bad };
+            answer_holder(control, answer);
+        }
+        GroupCall::End { is_bad } => {
+            holder.is_bad |= is_bad;
+            begin_end(control, now);
+        }
+        GroupCall::Begin(..) | GroupCall::Flush { .. } | GroupCall::Cancel => {}
+    }
+}
+
+/// Lets a group's writes leave. Others may use its shard from now on: what they do comes after.
+fn begin_end(control: &mut Control, now: Instant) {
+    let groups = &mut control.state.groups;
+    let Some(mut holder) = groups.holder.take() else { return };
+    let (shard, is_bad) = (holder.shard, holder.is_bad);
+    (holder.is_ending, holder.since, holder.room) = (true, now, None);
+    groups.leaving.push(holder);
+    let_leave(control, shard, is_bad, now);
+    control.state.outstanding.let_go(shard);
+    control.try_again(now);
+}
+
+/// Answers the groups that have left, once all copies have them (G1).
+fn end_left(control: &mut Control, now: Instant) {
+    let mut at = 0;
+    while let Some(holder) = control.state.groups.leaving.get_mut(at) {
+        if let Step::End(answer) = holder.step(now) {
+            let holder = control.state.groups.leaving.swap_remove(at);
+            control.ends.answer(&holder.caller.answer_to, answer);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// Takes a group that its worker has given up out of the line, or from its shard (G5).
+fn cancel(control: &mut Control, group: u64, now: Instant) {
+    let groups = &mut control.state.groups;
+    groups.waiting.retain(|caller| caller.group != group);
+    let holder = groups.holder.as_mut();
+    let Some(holder) = holder.filter(|it| it.caller.group == group && !it.is_ending) else {
+        return;
+    };
+    (holder.is_bad, holder.running) = (true, None);
+    holder.later.clear();
+    match holder.is_granted {
+        true => begin_end(control, now),
+        false => end(control, GroupAnswer::Bad, now),
+    }
+}
+
+fn answer_holder(control: &Control, answer: GroupAnswer) {
+    if let Some(holder) = &control.state.groups.holder {
+        control.ends.answer(&holder.caller.answer_to, answer);
+    }
+}
+
+/// Keeps room for all values that a group stores, beside what was kept before; false: there is too
+/// little (G4).
+fn keep_all(control: &mut Control, room: GroupRoom, mut kept: Reservation, now: Instant) -> bool {
     let has_room = has_room(control, room.filling_bytes, now);
-    let budget = control.shared.buffer_budget();
     let fits = room.made_bytes <= made_bytes_max(control);
     let past_bytes = control.shared.store().limits().item_max_bytes;
     let Some(holder) = &mut control.state.groups.holder else { return false };
     holder.since = now;
     let is_full = *holder.is_full.get_or_insert(!has_room) || !fits;
-    let kept = Reservation::empty(budget, Kind::Writes);
-    let growing = Growing { kept, wanted_bytes: room.made_bytes, past_bytes };
-    holder.growing = (!is_full).then_some(growing);
-    !is_full
+    let is_kept = !is_full && kept.grow_towards(room.made_bytes, past_bytes);
+    holder.room = is_kept.then(|| Arc::new(KeptRoom::new(kept)));
+    is_kept
 }
 
 /// Whether the log has room for so many bytes of keys and values of the group that holds its shard.
@@ -340,7 +375,7 @@ fn step(control: &mut Control, now: Instant) -> bool {
     if !holder.is_granted {
         return grant(control, now);
     }
-    let is_here = stage_of(control, holder.shard, holder.slot).is_some();
+    let is_here = stage_of(control, holder.shard, holder.caller.slot).is_some();
     if let Some(holder) = control.state.groups.holder.as_mut().filter(|_| !is_here) {
         holder.lose_shard();
     }
@@ -348,32 +383,27 @@ fn step(control: &mut Control, now: Instant) -> bool {
         ask_for_later(control, now);
     }
     let Some(holder) = &mut control.state.groups.holder else { return false };
-    let dispatcher = holder.dispatcher;
     match holder.step(now) {
         Step::Wait => false,
         Step::Answer(answer) => {
-            control.ends.answer(dispatcher, answer);
+            answer_holder(control, answer);
             false // Its next call is still to come.
         }
-        Step::End(answer) => {
-            end(control, answer, now);
-            true
-        }
+        Step::End(_) => false, // Only of one that has left.
     }
 }
 
 fn begin_next(control: &mut Control, now: Instant) -> bool {
-    let Some((dispatcher, slot)) = control.state.groups.waiting.pop_front() else { return false };
-    let shard = control.node.shard_of_slot(slot);
+    let Some(caller) = control.state.groups.waiting.pop_front() else { return false };
+    let shard = control.node.shard_of_slot(caller.slot);
     control.state.outstanding.hold(shard); // P1
-    control.state.groups.holder = Some(Holder::new(dispatcher, (slot, shard), now));
+    control.state.groups.holder = Some(Holder::new(caller, shard, now));
     true
 }
 
 fn grant(control: &mut Control, now: Instant) -> bool {
     let Some(holder) = &control.state.groups.holder else { return false };
-    let (dispatcher, shard, slot, since) =
-        (holder.dispatcher, holder.shard, holder.slot, holder.since);
+    let (shard, slot, since) = (holder.shard, holder.caller.slot, holder.since);
     let prospect = Prospect {
         stage: stage_of(control, shard, slot),
         has_copies: control.node.has_copies(shard),
@@ -389,7 +419,7 @@ fn grant(control: &mut Control, now: Instant) -> bool {
                 holder.since = now;
             }
             control.node.hold_group(shard);
-            control.ends.answer(dispatcher, GroupAnswer::Good);
+            answer_holder(control, GroupAnswer::Good);
             false
         }
         Some(answer) => {
@@ -415,10 +445,10 @@ fn let_leave(control: &mut Control, shard: ShardId, is_bad: bool, now: Instant) 
     control.perform(now);
 }
 
+/// Answers a group that has not begun, and takes its shard from it.
 fn end(control: &mut Control, answer: GroupAnswer, now: Instant) {
     let Some(holder) = control.state.groups.holder.take() else { return };
-    let_leave(control, holder.shard, holder.is_bad, now);
-    control.ends.answer(holder.dispatcher, answer);
+    control.ends.answer(&holder.caller.answer_to, answer);
     control.state.outstanding.let_go(holder.shard);
     control.try_again(now);
 }
@@ -432,6 +462,7 @@ mod tests {
     use commands::reply::{Answer, Shape};
     use counters::CommandIndex;
     use dispatch::lanes::request_slot::Origin;
+    use replication::replicate::{ControlChannel, PendingGroup};
     use store::request::{Op, Request};
     use store::{Store, StoreConfig};
 
@@ -471,7 +502,10 @@ mod tests {
 
     /// A group whose request the node has refused for now.
     fn refused() -> Holder {
-        let mut holder = Holder::new(0, (Slot(3), ShardId(0)), NOW);
+        let (channel, _ends) = ControlChannel::new(1).expect("descriptors");
+        let (_, answer_to) = PendingGroup::new(&Arc::new(channel), 0);
+        let caller = Caller { group: 0, slot: Slot(3), answer_to };
+        let mut holder = Holder::new(caller, ShardId(0), NOW);
         holder.is_granted = true;
         let change = delete_of(b"k");
         holder.running = Some(vec![Arc::clone(&change)]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base::hash::KeyHasher;
 use base::roles::RolePlan;
 use base::{KeyHash, UnixMillis, WorkerId};
+use budget::Reservation;
 use cluster::Slot;
 use commands::compaction::Answering;
 use commands::reply::Pending;
@@ -23,7 +24,8 @@ use host::poller::Poller;
 use policy::size_class::SizePlan;
 use replication::cluster::{Receiver, View};
 use replication::replicate::{
-    Apart, ControlChannel, GroupAnswer, GroupHandle, GroupRoom, has_writes,
+    Apart, Asked as GroupAsked, ControlChannel, GroupAnswer, GroupHandle, GroupRoom, PendingGroup,
+    has_writes,
 };
 use runtime::core::Core;
 use runtime::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
@@ -160,8 +162,20 @@ impl Engine for Routed {
         }
     }
 
-    fn begin_group(&mut self, slot: Slot) -> Option<GroupAnswer> {
+    fn begin_group(&mut self, slot: Slot) -> Option<GroupAsked> {
         Some(self.group_handle.as_mut()?.begin(&mut self.home.session, slot))
+    }
+
+    fn hold_group(&mut self, group: PendingGroup) {
+        if let Some(group_handle) = &mut self.group_handle {
+            group_handle.hold(group);
+        }
+    }
+
+    fn lend_group_room(&mut self, kept: Reservation) {
+        if let Some(group_handle) = &mut self.group_handle {
+            group_handle.lend(kept);
+        }
     }
 
     fn set_estimating(&mut self, is_on: bool) {
@@ -183,9 +197,11 @@ impl Engine for Routed {
         group_handle.execute_apart(&mut self.home.session, now, requests, &mut sink)
     }
 
-    fn end_group(&mut self) -> bool {
-        let Some(group_handle) = &mut self.group_handle else { return true };
-        group_handle.end(&mut self.home.session)
+    fn end_group(&mut self) -> GroupAsked {
+        match &mut self.group_handle {
+            Some(group_handle) => group_handle.end(&mut self.home.session),
+            None => GroupAsked::Answered(GroupAnswer::Good),
+        }
     }
 
     fn flush_shards(&mut self, is_everywhere: bool) -> Option<GroupAnswer> {
@@ -198,7 +214,7 @@ impl Engine for Routed {
 
     fn session(&mut self) -> Option<&mut Session> {
         match &self.group_handle {
-            Some(group_handle) if group_handle.is_held() => None,
+            Some(group_handle) if group_handle.is_held() && !self.is_estimating => None,
             _ => self.home.session(),
         }
     }

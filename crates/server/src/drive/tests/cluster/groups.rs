@@ -1,6 +1,7 @@
 //! Groups whose slot moves: the replies that their clients get. A thread with one answer for each
 //! call plays the control thread.
 
+use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 
 use cluster::Version;
@@ -42,11 +43,18 @@ pub(super) fn cluster() -> ClusterConfig {
 fn play(mut ends: Ends, fate: Fate, shared: &Arc<runtime::shared::Shared>) -> JoinHandle<()> {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
+        let mut groups = BTreeMap::new();
         loop {
             crossbeam_channel::select! {
                 recv(ends.groups) -> call => {
-                    let Ok((dispatcher, call)) = call else { return };
-                    ends.answer(dispatcher, answer_to(&call, fate));
+                    let Ok((group, call)) = call else { return };
+                    let answer = answer_to(&call, fate);
+                    if let GroupCall::Begin(_, answer_to) = call {
+                        groups.insert(group, answer_to);
+                    }
+                    if let Some(answer_to) = groups.get(&group) {
+                        ends.answer(answer_to, answer);
+                    }
                 }
                 recv(ends.control_requests) -> control_request => {
                     let Ok(control_request) = control_request else { return };
@@ -61,7 +69,7 @@ fn play(mut ends: Ends, fate: Fate, shared: &Arc<runtime::shared::Shared>) -> Jo
 
 fn answer_to(call: &GroupCall, fate: Fate) -> GroupAnswer {
     let is_lost = match call {
-        GroupCall::Begin(_) => fate == Fate::Refused,
+        GroupCall::Begin(..) => fate == Fate::Refused,
         GroupCall::Run(changes) if fate == Fate::NotEverywhere => {
             for change in changes {
                 change.compute(None, Version::ZERO);
