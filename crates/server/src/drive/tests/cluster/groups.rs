@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use cluster::Version;
 use cluster::message::Change;
 use config::ClusterConfig;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use replication::replicate::{Ends, GroupAnswer, GroupCall, RequestChange};
 
 use super::*;
@@ -154,6 +155,115 @@ fn a_group_whose_slot_has_moved_before_it_began_is_redirected() {
     }
     let transaction = told(Fate::Refused, &view, "MULTI|SET bar 1|EXEC");
     assert_eq!(transaction, Some(format!("+OK\r\n+QUEUED\r\n{moved}+PONG\r\n")));
+}
+
+/// A control thread that answers the begin and the end of a group only when it is told to, and says
+/// which call it has got.
+fn play_slowly(ends: Ends, go: Receiver<()>, said: Sender<&'static str>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut groups = BTreeMap::new();
+        while let Ok((group, call)) = ends.groups.recv() {
+            let word = match call {
+                GroupCall::Begin(_, answer_to) => {
+                    groups.insert(group, answer_to);
+                    "begin"
+                }
+                GroupCall::Run(changes) => {
+                    changes.iter().for_each(|change| drop(change.compute(None, Version::ZERO)));
+                    "run"
+                }
+                GroupCall::Keep(..) => "keep",
+                GroupCall::End { .. } => "end",
+                GroupCall::Flush { .. } => "flush",
+                GroupCall::Cancel => "cancel",
+            };
+            let _ = said.send(word);
+            let waits = ["begin", "end"].contains(&word);
+            if word != "cancel" && (!waits || go.recv().is_ok()) {
+                ends.answer(&groups[&group], GroupAnswer::Good);
+            }
+        }
+    })
+}
+
+struct Slow {
+    bench: Bench,
+    go: Sender<()>,
+    said: Receiver<&'static str>,
+}
+
+impl Slow {
+    fn new() -> Slow {
+        let (channel, ends) = ControlChannel::new(THREADS).unwrap();
+        let bench = Bench::of(Some(view_of(2)), Some(channel), store::IndexKind::Hash);
+        let ((go, told), (say, said)) = (unbounded(), unbounded());
+        play_slowly(ends, told, say);
+        Slow { bench, go, said }
+    }
+
+    fn send(&mut self, asks: &str) {
+        let lines = asks.replace('|', "\r\n");
+        self.bench.client.write_all(format!("{lines}\r\n").as_bytes()).unwrap();
+    }
+
+    /// Runs turns until the control thread has got this call.
+    fn until(&mut self, call: &str) {
+        while self.said.try_recv() != Ok(call) {
+            self.bench.turn();
+            std::thread::yield_now();
+        }
+    }
+
+    /// Asks over another connection of the same worker.
+    fn asks(&mut self, client: &mut TcpStream, line: &str, want: &str) {
+        client.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut bytes = [0; 64];
+        loop {
+            self.bench.turn();
+            match client.read(&mut bytes) {
+                Ok(count) => return assert_eq!(&bytes[..count], want.as_bytes()),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_serves_its_other_clients_while_a_group_waits() {
+    for (asks, before, want) in [
+        ("PING|MSET bar 1 {bar}2 2", "+PONG\r\n", "+OK\r\n"),
+        ("MULTI|SET bar 1|GET bar|EXEC", "+OK\r\n+QUEUED\r\n+QUEUED\r\n", "*2\r\n+OK\r\n"),
+    ] {
+        let mut slow = Slow::new();
+        let mut other = Bench::connect(&mut slow.bench.drive, Dialect::Resp);
+        slow.send(asks);
+        let mut all = String::new();
+        for call in ["begin", "end"] {
+            slow.until(call);
+            slow.asks(&mut other, "PING", "+PONG\r\n");
+            all += &slow.bench.received().unwrap();
+            assert!(!all.contains(want), "{asks}: before all copies have it");
+            slow.go.send(()).unwrap();
+        }
+        while !all.contains(want) {
+            slow.bench.turn();
+            all += &slow.bench.received().unwrap();
+        }
+        assert!(all.starts_with(&format!("{before}{want}")), "{asks}: {all:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_closed_gives_up_the_group_that_it_waits_for() {
+    for asks in ["MSET bar 1 {bar}2 2", "MULTI|SET bar 1|EXEC"] {
+        let mut slow = Slow::new();
+        slow.send(asks);
+        slow.until("begin");
+        let mut other = Bench::connect(&mut slow.bench.drive, Dialect::Resp);
+        slow.asks(&mut other, "CLIENT KILL TYPE normal", ":1\r\n");
+        slow.go.send(()).unwrap(); // The next call is read after the answer to this one.
+        slow.until("cancel");
+    }
 }
 
 #[test]
