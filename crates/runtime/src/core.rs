@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
-use budget::Ledger;
+use budget::{Kind, Ledger};
 use commands::reply::Tally;
 use commands::work::Work;
 use counters::WorkerCounters;
@@ -82,6 +82,9 @@ pub struct Core {
     pub ledger: Ledger,
     /// The room for the replies of the transaction that runs.
     pub group_replies: Option<GroupReplies>,
+    /// The memory in which commands of the transaction that runs make long values, one after the
+    /// other: booked before the first.
+    pub group_scratch_bytes: u64,
     /// Bytes of this gathering's replies that are not sent, as far as they were counted.
     pub made_bytes: usize,
     /// Beyond this many, no other connection is fed before these have been sent.
@@ -156,6 +159,7 @@ impl Core {
             parse_stop_bytes: OUTPUT_LIMIT_BYTES_MIN + 1,
             turn: Turn::default(),
             group_replies: None,
+            group_scratch_bytes: 0,
             touched_bytes: 0,
             output_copied_bytes_max: usize::try_from(shared.buffer_budget().limit_bytes() / 2)
                 .unwrap_or(usize::MAX),
@@ -200,6 +204,19 @@ impl Core {
     /// The bytes that one transaction may take of the client buffers, and its replies.
     pub fn group_bytes_max(&self) -> u64 {
         self.shared.buffer_budget().limit_bytes() / GROUP_BUFFER_PART
+    }
+
+    /// Books memory in which one command works: out of its transaction's, or by itself. False:
+    /// there is none.
+    pub fn try_scratch(&mut self, kind: Kind, bytes: u64) -> bool {
+        bytes <= self.group_scratch_bytes || self.ledger.try_reserve(kind, bytes)
+    }
+
+    /// Releases what [`Core::try_scratch`] has booked.
+    pub fn end_scratch(&mut self, kind: Kind, bytes: u64) {
+        if bytes > self.group_scratch_bytes {
+            self.ledger.release(kind, bytes);
+        }
     }
 
     /// Takes room for a long reply in a transaction; false: there is none.

@@ -239,6 +239,47 @@ fn an_exec_of_many_small_changes_to_one_key_has_room() {
     }
 }
 
+/// Queues SETs of 50 kB until one is refused, or this many; returns how many were queued.
+fn queue(client: &mut Client, count_max: usize) -> usize {
+    client.ask("MULTI\r\n", "+OK\r\n");
+    let set = command(&[b"SET", b"filler", &pattern(50_000)]);
+    (0..count_max)
+        .take_while(|_| {
+            client.send(&set);
+            client.line() == "+QUEUED"
+        })
+        .count()
+}
+
+/// Commands that make long values in memory of their own need it before the first has run.
+#[test]
+fn an_exec_without_memory_to_work_in_runs_nothing() {
+    let server = TestServer::with(Config { mode: Mode::Clean, memory_bytes: 64 << 20, ..config() });
+    let mut client = server.resp();
+    client.ask(command(&[b"SET", b"long", &pattern(700_000)]), "+OK\r\n");
+    let count = queue(&mut server.resp(), usize::MAX);
+    let mut others = [server.resp(), server.resp()];
+    for other in &mut others {
+        assert_eq!(queue(other, count), count);
+    }
+    for change in [
+        "BITFIELD long SET u8 #200000 1",
+        "BITOP NOT other long",
+        "COPY long other",
+        "RENAME long other",
+    ] {
+        client.send(format!("MULTI\r\nINCR n\r\n{change}\r\n{change}\r\nEXEC\r\n"));
+        client.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n");
+        client.expect_line_with("-ERR the values have no room");
+        client.ask("GET n\r\n", "$-1\r\n");
+    }
+    drop(others);
+    client.send("MULTI\r\nINCR n\r\nBITFIELD long SET u8 #200000 1\r\nEXEC\r\n");
+    client.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    let line = client.line();
+    assert!(line == "*2" || line.starts_with("-ERR the values"), "{line}");
+}
+
 #[test]
 fn an_exec_in_a_nearly_full_data_directory_runs_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();

@@ -269,6 +269,17 @@ impl Session {
         lock_keys(self, now, hashes, room)
     }
 
+    /// Makes room for the values that updates make, of at most that length, and keeps it until
+    /// [`Session::end_scratch`]; false: there is none.
+    pub fn keep_scratch(&mut self, len_bytes: usize) -> bool {
+        self.local.scratch.keep(&self.inner.scratch_room, len_bytes)
+    }
+
+    /// Frees what [`Session::keep_scratch`] has kept.
+    pub fn end_scratch(&mut self) {
+        self.local.scratch.end_keep(&self.inner.scratch_room);
+    }
+
     /// Whether changed keys are noted for [`Session::take_changes`] from now on.
     pub fn record_changes(&mut self, is_watched: bool) {
         self.local.changes.set(is_watched);

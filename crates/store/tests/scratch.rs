@@ -147,3 +147,23 @@ fn what_lies_elsewhere_needs_no_room_of_its_own() {
     assert_eq!(value.1, Some(9));
     store.validate();
 }
+
+#[test]
+fn a_kept_buffer_serves_all_updates_until_it_is_given_back() {
+    let store = open();
+    let free = Arc::new(AtomicUsize::new(1 << 20));
+    store.book_scratch(Room(Arc::clone(&free)));
+    let mut session = store.session().unwrap();
+    assert!(!session.keep_scratch(2 << 20), "more than there is");
+    assert!(session.keep_scratch(900_000));
+    assert_eq!(free.swap(0, Ordering::Relaxed), (1 << 20) - 900_000, "others take the rest");
+    let hash = store.key_hasher().hash(b"k");
+    let op = || Op::Update(Longer(300_000));
+    for want in [Some(300_000), Some(600_000), Some(900_000), None] {
+        let mut length = Length::default();
+        session.execute(NOW, &[Request { key: b"k", hash, op: op() }], &mut length);
+        assert_eq!(length.0, want);
+    }
+    session.end_scratch();
+    assert_eq!(free.load(Ordering::Relaxed), 900_000);
+}

@@ -40,7 +40,7 @@ pub(super) fn lcs<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: &Lcs
         return gather.fail(caller, &ErrorReply::LcsMemory);
     }
     let scratch_bytes = table_bytes + lens[0] + lens[1];
-    if !gather.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+    if !gather.core.try_scratch(Kind::Groups, scratch_bytes) {
         return gather.fail(caller, &NO_ROOM_FOR_VALUES);
     }
     gather.core.charge(Work::bytes(lens[0] + lens[1]));
@@ -49,7 +49,7 @@ pub(super) fn lcs<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: &Lcs
         None => gather.fail(caller, &GREW),
     }
     // Memory that is needed longer is booked with its connection.
-    gather.core.ledger.release(Kind::Groups, scratch_bytes);
+    gather.core.end_scratch(Kind::Groups, scratch_bytes);
 }
 
 fn begin_lcs<'a>(

@@ -210,7 +210,7 @@ pub(super) fn with_held<'k, W: HeldWork>(
     let room_bytes = room.bytes();
     let scratch_bytes = work.scratch_bytes(old_len_max_bytes);
     let is_booked = scratch_bytes > SCRATCH_UNBOOKED_BYTES_MAX;
-    if is_booked && !gather.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+    if is_booked && !gather.core.try_scratch(Kind::Groups, scratch_bytes) {
         return Err(NO_ROOM_FOR_VALUES);
     }
     let done = match gather.engine.session() {
@@ -222,7 +222,7 @@ pub(super) fn with_held<'k, W: HeldWork>(
         None => work.run(&mut Held::new(gather.engine, hasher, now)),
     };
     if is_booked {
-        gather.core.ledger.release(Kind::Groups, scratch_bytes);
+        gather.core.end_scratch(Kind::Groups, scratch_bytes);
     }
     gather.core.charge(Work::keys(2 * hashes.len()));
     gather.core.charge(Work::bytes(old_bytes + room_bytes + scratch_bytes));

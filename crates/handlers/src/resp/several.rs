@@ -323,7 +323,7 @@ fn transfer_item(
     let copy_bytes = seen.value_len_bytes as u64;
     gather.core.charge(Work::keys(2));
     gather.core.charge(Work::bytes(copy_bytes));
-    if !gather.core.ledger.try_reserve(Kind::Bodies, copy_bytes) {
+    if !gather.core.try_scratch(Kind::Bodies, copy_bytes) {
         return Err(NO_ROOM_FOR_VALUES);
     }
     let mut room = Room::of([entry_len_max_bytes(target.0.len(), seen.value_len_bytes) as u64]);
@@ -338,7 +338,7 @@ fn transfer_item(
         }
         None => transfer(gather.engine, now, source, target, policy, after),
     };
-    gather.core.ledger.release(Kind::Bodies, copy_bytes);
+    gather.core.end_scratch(Kind::Bodies, copy_bytes);
     done
 }
 

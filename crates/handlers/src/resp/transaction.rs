@@ -21,6 +21,7 @@ mod room;
 use std::time::Instant;
 
 use base::KeyHash;
+use budget::Kind;
 use commands::compaction::Answering;
 use commands::rmw::{Refusal, Rmw, bits};
 use commands::work::Work;
@@ -38,7 +39,7 @@ use wire::resp::{
 
 use super::locked::TOO_MUCH_AT_ONCE;
 use super::redirect::{Keyed, keys_in, slot_of};
-use super::several::{TOO_MANY_PARTS, refuse_group};
+use super::several::{NO_ROOM_FOR_VALUES, TOO_MANY_PARTS, refuse_group};
 use super::subscribe::{NO_SUCH_CHANNEL, has_others};
 use super::{id_of, is_plain_read};
 use crate::gather::Gather;
@@ -55,7 +56,7 @@ use crate::resp::tracking::{end_queued, remember_reads};
 use crate::resp::transaction::bound::{
     book_replies, release_replies, replies_at_length, run_within,
 };
-use crate::resp::transaction::room::plan_of;
+use crate::resp::transaction::room::{Plan, plan_of};
 use crate::resp::{refuse, run};
 
 /// The attempts to plan the room for a part while other clients make its values longer.
@@ -348,13 +349,18 @@ pub(super) fn exec_in_group(
     with_parsed(gather, caller, transaction, |gather, commands| {
         gather.engine.set_estimating(true);
         let is_booked = book_replies(gather, caller, commands);
-        let room = plan_of(gather, commands).group_room();
+        let plan = plan_of(gather, commands);
         gather.engine.set_estimating(false);
         if !is_booked {
             return;
         }
-        if !room.is_some_and(|room| refuse_group(gather, caller, room)) {
-            exec_parts(gather, caller, transaction, commands);
+        if let Some(scratch_bytes) = keep_scratch(gather, &plan) {
+            if !plan.group_room().is_some_and(|room| refuse_group(gather, caller, room)) {
+                exec_parts(gather, caller, transaction, commands);
+            }
+            end_scratch(gather, scratch_bytes);
+        } else {
+            gather.fail(caller, &NO_ROOM_FOR_VALUES);
         }
         release_replies(gather, caller.slot);
     });
@@ -390,24 +396,68 @@ fn exec_parts(
 }
 
 /// Runs commands on keys, under the locks of all of them; false: a watched key has changed, or
-/// there is no room in the log for the first part.
+/// there is no room for the first part.
 fn exec_part(
     gather: &mut Gather<'_, '_>,
     caller: Caller,
-    (transaction, began): (&Transaction, Work),
+    run: (&Transaction, Work),
     part: &[Queued<'_>],
     is_first: bool,
 ) -> bool {
-    let now = gather.core.now;
     gather.core.connections[caller.slot].has_written = true;
-    let hashes = locks_for(gather, transaction, part, is_first);
-    let mut plan = plan_of(gather, part);
+    if gather.engine.session().is_none() {
+        // A group: its shard is already held, and there is room for all of it.
+        return exec_locked(&mut gather.apart(), caller, run, part, is_first);
+    }
+    let plan = plan_of(gather, part);
+    let scratch = keep_scratch(gather, &plan);
+    if scratch.is_none() && is_first {
+        gather.fail(caller, &NO_ROOM_FOR_VALUES);
+        return false;
+    }
+    let is_run = exec_planned(gather, caller, run, part, is_first, plan);
+    if let Some(scratch_bytes) = scratch {
+        end_scratch(gather, scratch_bytes);
+    }
+    is_run
+}
+
+/// Books the memory in which the commands of a part make their values. `None`: there is none.
+fn keep_scratch(gather: &mut Gather<'_, '_>, plan: &Plan) -> Option<u64> {
+    let scratch_bytes = plan.scratch_bytes_max;
+    if !gather.core.ledger.try_reserve(Kind::Groups, scratch_bytes) {
+        return None;
+    }
+    let made_bytes = usize::try_from(plan.made_bytes_max).unwrap_or(usize::MAX);
+    if gather.engine.session().is_some_and(|session| !session.keep_scratch(made_bytes)) {
+        gather.core.ledger.release(Kind::Groups, scratch_bytes);
+        return None;
+    }
+    gather.core.group_scratch_bytes = scratch_bytes;
+    Some(scratch_bytes)
+}
+
+fn end_scratch(gather: &mut Gather<'_, '_>, scratch_bytes: u64) {
+    gather.core.group_scratch_bytes = 0;
+    gather.core.ledger.release(Kind::Groups, scratch_bytes);
+    if let Some(session) = gather.engine.session() {
+        session.end_scratch();
+    }
+}
+
+/// Runs a part whose memory is booked, once it has room in the log and its keys' locks.
+fn exec_planned(
+    gather: &mut Gather<'_, '_>,
+    caller: Caller,
+    run: (&Transaction, Work),
+    part: &[Queued<'_>],
+    is_first: bool,
+    mut plan: Plan,
+) -> bool {
+    let now = gather.core.now;
+    let hashes = locks_for(gather, run.0, part, is_first);
     for _ in 0..PLANS_MAX {
-        let Some(session) = gather.engine.session() else {
-            // A group: its shard is already held.
-            let mut gather = gather.apart();
-            return exec_locked(&mut gather, caller, (transaction, began), part, is_first);
-        };
+        let Some(session) = gather.engine.session() else { return false };
         let mut locked = session.lock_keys(now, &hashes, plan.room(is_first));
         if is_first && !locked.has_room() {
             drop(locked);
@@ -424,7 +474,7 @@ fn exec_part(
                 continue;
             }
         }
-        return exec_locked(&mut gather, caller, (transaction, began), part, is_first);
+        return exec_locked(&mut gather, caller, run, part, is_first);
     }
     gather.fail(caller, &GREW);
     false

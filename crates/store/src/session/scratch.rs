@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //! S1: a buffer above [`KEPT_BYTES`] is booked before it is allocated, and is freed with the update
-//!     that needed it.
+//!     that needed it, or with the transaction that keeps it.
 
 use std::sync::OnceLock;
 
@@ -24,9 +24,24 @@ pub(super) struct Scratch {
     /// The buffer; taken while an update is decided.
     pub buffer: Vec<u8>,
     booked_bytes: usize,
+    /// It stays after an update.
+    is_kept: bool,
 }
 
 impl Scratch {
+    /// Makes room for values of that length, and keeps it until [`Scratch::end_keep`]; false: there
+    /// is none.
+    pub fn keep(&mut self, books: &OnceLock<ScratchBooks>, len_bytes: usize) -> bool {
+        self.is_kept = self.make_room(books, len_bytes);
+        self.is_kept
+    }
+
+    /// Frees what was kept.
+    pub fn end_keep(&mut self, books: &OnceLock<ScratchBooks>) {
+        self.is_kept = false;
+        self.settle(books);
+    }
+
     /// Makes room for a value of that length; false: there is none.
     #[inline]
     pub fn make_room(&mut self, books: &OnceLock<ScratchBooks>, len_bytes: usize) -> bool {
@@ -59,7 +74,7 @@ impl Scratch {
     /// Called after an update: frees a long buffer.
     #[inline]
     pub fn settle(&mut self, books: &OnceLock<ScratchBooks>) {
-        if self.buffer.capacity() > KEPT_BYTES {
+        if self.buffer.capacity() > KEPT_BYTES && !self.is_kept {
             self.drop_long(books);
         }
     }

@@ -19,12 +19,13 @@ use std::collections::BTreeMap;
 
 use base::KeyHash;
 use commands::compaction::Answering;
+use commands::rmw::bits::Combined;
 use commands::rmw::{Refusal, Rmw};
 use commands::work::Work;
 use replication::replicate::GroupRoom;
 use store::{Op, Outcome, Pins, Request, Room, Sink};
 use wire::resp::number::float_digits;
-use wire::resp::{Command, CommandId, KeyCommand, MSetEx, StringCommand};
+use wire::resp::{BitCommand, Command, CommandId, KeyCommand, MSetEx, StringCommand};
 
 use super::{Queued, grows_to_bytes, is_write, keys_of};
 use crate::gather::Gather;
@@ -58,6 +59,10 @@ pub(super) struct Plan {
     effect: Option<Effect>,
     /// Whether some are as long as what other clients may write meanwhile.
     pub builds_on_old: bool,
+    /// The longest value that an update makes in the store's buffer.
+    pub made_bytes_max: u64,
+    /// The memory in which another command makes its value, at most.
+    pub scratch_bytes_max: u64,
 }
 
 impl Plan {
@@ -105,12 +110,36 @@ pub(super) struct Planned {
     lengths: Lengths,
     /// Whether `lengths` is kept.
     builds_on_old: bool,
+    /// As in [`Plan`].
+    made_bytes_max: u64,
+    scratch_bytes_max: u64,
 }
 
 impl Planned {
     /// None yet, and the value of each key is kept.
     pub fn of_all() -> Planned {
         Planned { builds_on_old: true, ..Planned::default() }
+    }
+
+    /// Notes the memory in which a command makes an entry of that length.
+    fn note_scratch(&mut self, queued: &Queued<'_>, len_bytes: u64) {
+        let scratch_bytes = match queued.parsed {
+            Ok(
+                Command::String(StringCommand::SetRange { .. })
+                | Command::Bit(BitCommand::SetBit { .. }),
+            ) => {
+                self.made_bytes_max = self.made_bytes_max.max(len_bytes);
+                0
+            }
+            // The old value and the new one.
+            Ok(Command::Bit(BitCommand::BitField { .. })) => 2 * len_bytes,
+            Ok(Command::Bit(BitCommand::BitOp { operation, .. })) => {
+                Combined::held_bytes(operation, len_bytes as usize)
+            }
+            Ok(Command::Key(KeyCommand::Restore(_))) => len_bytes,
+            _ => 0,
+        };
+        self.scratch_bytes_max = self.scratch_bytes_max.max(scratch_bytes);
     }
 
     /// The value of a key that commands may have changed.
@@ -132,7 +161,8 @@ pub(super) fn plan_of(gather: &mut Gather<'_, '_>, part: &[Queued<'_>]) -> Plan 
         }
     }
     let effect = part.iter().map(effect_of).max();
-    Plan { lens_bytes: planned.lens_bytes, effect, builds_on_old }
+    let Planned { lens_bytes, made_bytes_max, scratch_bytes_max, .. } = planned;
+    Plan { lens_bytes, effect, builds_on_old, made_bytes_max, scratch_bytes_max }
 }
 
 /// Adds the entries of the next command.
@@ -172,7 +202,9 @@ pub(super) fn plan_command(
         (_, Effect::Entry) => {
             let value = value_max(gather, queued, planned);
             let lens_bytes = keys_of(queued).map(|key| value.entry_bytes(key));
-            planned.lens_bytes.push(lens_bytes.max().unwrap_or(0));
+            let len_bytes = lens_bytes.max().unwrap_or(0);
+            planned.lens_bytes.push(len_bytes);
+            planned.note_scratch(queued, len_bytes);
             keys_of(queued).for_each(|key| note_longer(gather, key, value, planned));
         }
         (_, Effect::Nothing | Effect::Delete) => {}
@@ -196,6 +228,7 @@ fn note_longer(gather: &mut Gather<'_, '_>, key: &[u8], value: Longest, planned:
 /// Adds a copy of the source, if it is there, under the name of the target.
 fn plan_copy(gather: &mut Gather<'_, '_>, source: &[u8], target: &[u8], planned: &mut Planned) {
     let source = value_now(gather, source, planned);
+    planned.scratch_bytes_max = planned.scratch_bytes_max.max(source.len_bytes());
     plan_value(gather, target, source, planned);
 }
 
