@@ -134,6 +134,24 @@ impl Output {
         (self.rest_bytes, self.rest_encoded_bytes) = (rest_bytes, encoded_bytes);
     }
 
+    /// Takes memory for so many bytes at once, rather than twice what is there each time.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.append(|out| out.reserve_exact(bytes));
+    }
+
+    /// Gives back what [`Output::reserve`] took in vain.
+    pub fn trim(&mut self) {
+        let last = self.rest.iter_mut().rev().find_map(|piece| match piece {
+            Piece::Encoded(bytes) => Some(bytes),
+            Piece::Pinned(_) => None,
+        });
+        for bytes in last.into_iter().chain([&mut self.front]) {
+            if bytes.capacity() - bytes.len() > COPIED_FRONT_BYTES_MAX {
+                bytes.shrink_to_fit();
+            }
+        }
+    }
+
     /// Puts another output, of which nothing was sent, behind all that is here.
     pub fn append_output(&mut self, other: Output) {
         debug_assert!(other.sent_bytes == 0, "a part of it has left");

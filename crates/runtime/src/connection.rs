@@ -10,7 +10,6 @@
 //! I2: replies are put into `output` in the order of the commands (K10).
 
 pub mod exchange;
-mod transaction;
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -29,8 +28,8 @@ use wire::{memcached, resp};
 
 use crate::walks::{DumpWalk, Reading, Slices};
 
+pub use crate::transaction::Transaction;
 pub use exchange::Exchange;
-pub use transaction::Transaction;
 
 /// The memory of a connection without buffers: its records, their places in maps and lists, and
 /// short names.

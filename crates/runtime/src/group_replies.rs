@@ -39,9 +39,10 @@ impl GroupReplies {
         has_room.then_some(GroupReplies { kind, booked_bytes, left_bytes: long_bytes })
     }
 
-    /// Takes room for a long reply: out of what is left, or by booking more for its connection.
+    /// Takes room for a long reply: out of what is left, or by booking more for its connection;
+    /// twice, because a buffer that grows beyond what was reserved doubles.
     pub fn draw(&mut self, ledger: &mut Ledger, books: &mut Books, bytes: u64) -> bool {
-        let more_bytes = bytes.saturating_sub(self.left_bytes);
+        let more_bytes = 2 * bytes.saturating_sub(self.left_bytes);
         let has_room = more_bytes == 0 || ledger.try_reserve(Kind::Replies, more_bytes);
         if has_room {
             books.add(Kind::Replies, more_bytes);
@@ -74,11 +75,11 @@ mod tests {
         assert!(group.draw(&mut ledger, &mut books, 4_000));
         assert_eq!(books.of(Kind::Replies), 0, "out of the estimate");
         assert!(group.draw(&mut ledger, &mut books, 3_000));
-        assert_eq!(books.of(Kind::Replies), 2_000);
+        assert_eq!(books.of(Kind::Replies), 4_000);
         assert!(!group.draw(&mut ledger, &mut books, 64 << 20));
-        assert_eq!(books.of(Kind::Replies), 2_000);
+        assert_eq!(books.of(Kind::Replies), 4_000);
         group.end(&mut books);
-        assert_eq!(books.of(Kind::Replies), 8_000);
+        assert_eq!(books.of(Kind::Replies), 10_000);
         assert_eq!(budget.kind_bytes(Kind::Replies), budget.granted_bytes());
     }
 }

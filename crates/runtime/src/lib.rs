@@ -25,5 +25,6 @@ pub mod shared;
 pub mod shm_client;
 pub mod slab;
 pub mod slo;
+pub mod transaction;
 pub mod walks;
 pub mod warm;

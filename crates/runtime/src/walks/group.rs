@@ -13,7 +13,7 @@ use cluster::Slot;
 use commands::output::Output;
 use replication::replicate::{GroupRoom, PendingGroup};
 
-use crate::connection::Transaction;
+use crate::transaction::Transaction;
 
 /// See the module's page.
 pub struct GroupWalk {

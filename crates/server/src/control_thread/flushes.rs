@@ -11,7 +11,7 @@
 //! J1: a flush of a shard is requested again only if the shard surely was not flushed: nothing is
 //!     flushed twice for one request, and so no write that followed the first flush is lost (K24).
 //! J2: a guest's job is not forwarded: shards that are not served here stay unflushed.
-//! J3: a connection waits: no job takes longer than `PATIENCE_NS`. An outcome that is unknown by then
+//! J3: a worker waits: no job takes longer than `PATIENCE_NS`. An outcome that is unknown by then
 //!     counts as bad.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -15,6 +15,7 @@
 //!
 //! [`Sink::may_tell`]: store::request::Sink::may_tell
 
+use budget::Kind;
 use commands::compaction::Answering;
 use commands::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
 use commands::rmw::{Refusal, Rmw};
@@ -83,7 +84,9 @@ pub(super) fn book_replies(
         gather.core.group_replies = GroupReplies::book(&mut gather.core.ledger, kind, bytes);
     }
     let is_booked = gather.core.group_replies.is_some();
-    if !is_booked {
+    if is_booked && kind == Kind::Replies {
+        gather.core.connections[caller.slot].output.reserve(bound_bytes as usize);
+    } else if !is_booked {
         gather.core.counters().replies_refused.add(1);
         gather.fail(caller, &TOO_MUCH_TO_REPLY);
     }
@@ -96,6 +99,7 @@ pub(super) fn release_replies(gather: &mut Gather<'_, '_>, slot: usize) {
     if let Some(booked) = gather.core.group_replies.take() {
         booked.end(&mut connection.booked);
     }
+    connection.output.trim();
     let held = connection.books();
     gather.core.ledger.rebook(&mut connection.booked, held);
 }
