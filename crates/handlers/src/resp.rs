@@ -105,7 +105,9 @@ pub fn feed_resp<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [u8]) 
     let limits = limits(gather.core, slot);
     let mut at = 0;
     if gather.core.connections[slot].resp().slices.is_some() {
-        at = if gather.may_parse(slot) { resume_slices(gather, slot, input) } else { 0 };
+        let is_group = gather.core.connections[slot].pending_group().is_some();
+        let goes_on = is_group || gather.may_parse(slot);
+        at = if goes_on { resume_slices(gather, slot, input) } else { 0 };
         if at == 0 {
             return Fed::up_to(0, 0);
         }

@@ -19,6 +19,7 @@ use budget::{Books, Kind};
 use commands::output::Output;
 use dispatch::lanes::Awaiting;
 use host::poller::Interest;
+use replication::replicate::PendingGroup;
 use sessions::acl::Pass;
 use sessions::clients::{Client, NAMES_IN_RECORD_BYTES};
 use sessions::doors::Door;
@@ -460,6 +461,14 @@ impl Connection {
                 }
                 ProtocolState::Memcached(_) => true,
             }
+    }
+
+    /// The group whose answer it waits for.
+    pub fn pending_group(&self) -> Option<&PendingGroup> {
+        match &self.protocol_state {
+            ProtocolState::Resp(resp) => resp.slices.as_ref()?.source.pending_group(),
+            ProtocolState::Memcached(_) => None,
+        }
     }
 
     /// Whether no command is answered in parts.

@@ -7,6 +7,7 @@ pub mod timing;
 pub mod turn;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{KeyHash, KeyHasher, UnixMillis, WorkerId};
@@ -101,6 +102,8 @@ pub struct Core {
     acl_seen: u64,
     /// Connections whose reply waits.
     pub resting: Resting,
+    /// Those of them, by slot and client, that wait for an answer to their group.
+    pub waiting_groups: BTreeMap<usize, u64>,
     /// The flushes under way.
     pub flushing: Flushing,
     /// Some users may not read all keys.
@@ -176,6 +179,7 @@ impl Core {
             acl: shared.acl().table(),
             acl_seen,
             resting: Resting::default(),
+            waiting_groups: BTreeMap::new(),
             flushing: Flushing::default(),
             has_limited_users: shared.acl().table().has_limited_users(),
             doors: shared.doors(),

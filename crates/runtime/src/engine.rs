@@ -75,6 +75,11 @@ pub trait Engine {
         None
     }
 
+    /// Whether an answer to a group has come since the last call.
+    fn take_group_answers(&mut self) -> bool {
+        false
+    }
+
     /// Goes on with a group that was granted later.
     fn hold_group(&mut self, _group: PendingGroup) {}
 

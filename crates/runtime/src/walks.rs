@@ -21,6 +21,7 @@ mod values;
 
 use ::commands::reply::{Answer, Shape};
 use counters::CommandIndex;
+use replication::replicate::PendingGroup;
 use wire::resp::{Encoder, Protocol};
 
 pub use bit_operation::BitOpWalk;
@@ -95,6 +96,18 @@ pub enum Source {
 }
 
 impl Source {
+    /// The group whose answer it waits for. It goes on whatever its client reads: others wait for
+    /// its shard.
+    pub fn pending_group(&self) -> Option<&PendingGroup> {
+        match self {
+            Source::Group(walk) => match &walk.step {
+                GroupStep::Begins(group) | GroupStep::Ends(group, _) => Some(group),
+                GroupStep::Room(_) | GroupStep::Over => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether it is more work than some lookups.
     pub fn is_long(&self) -> bool {
         match self {

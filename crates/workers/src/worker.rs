@@ -378,6 +378,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             return Duration::ZERO; // What it holds may go on (P1).
         }
         let rested_at = self.core.resting.next_at();
+        if rested_at.is_some_and(|at| at <= self.core.now) {
+            return Duration::ZERO;
+        }
         for at in [shared.delays().flush_at(), paused.map(|pause| pause.until), rested_at]
             .into_iter()
             .flatten()
@@ -539,6 +542,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
         self.core.renew_passes();
         flushing::go_on(self);
         resting::end_due(self);
+        if E::ROUTES && self.engine.take_group_answers() {
+            resting::end_answered(self);
+        }
         events::look_at_topics(self);
         tracking::look_at_trackers(self);
         if let Some(view) = self.core.shared.cluster() {

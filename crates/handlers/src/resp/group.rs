@@ -33,8 +33,10 @@ use crate::resp::slices::begin_slices;
 
 /// How long a group waits for the memory of what it stores.
 const ROOM_WAIT_MAX: Duration = Duration::from_millis(250);
-/// The interval at which it looks whether it may go on.
-const LOOK_EVERY_MS: u64 = 1;
+/// The interval at which it looks whether there is memory.
+const LOOK_FOR_ROOM_AFTER_MS: u64 = 1;
+/// An answer wakes its worker, unless the connection has moved to another one.
+const LOOK_FOR_ANSWER_AFTER_MS: u64 = 10;
 
 /// Runs a command as a group; all its keys are of one slot.
 pub(super) fn run_group<'a>(
@@ -110,8 +112,16 @@ pub(super) fn group_slice(
 
 /// The connection rests before the next look. One that is about to close does not come back.
 fn rest(gather: &mut Gather<'_, '_>, slot: usize, walk: &mut GroupWalk, step: GroupStep) -> Slice {
+    let look_after_ms = match step {
+        GroupStep::Room(_) => LOOK_FOR_ROOM_AFTER_MS,
+        _ => {
+            let client_id = gather.core.connections[slot].client.id;
+            gather.core.waiting_groups.insert(slot, client_id);
+            LOOK_FOR_ANSWER_AFTER_MS
+        }
+    };
     walk.step = step;
-    gather.core.rest(slot, UnixMillis(unix_now().0 + LOOK_EVERY_MS));
+    gather.core.rest(slot, UnixMillis(unix_now().0 + look_after_ms));
     Slice::More
 }
 

@@ -356,7 +356,7 @@ mod tests {
         channel: &Arc<ControlChannel>,
         receiver: Option<&mut Receiver>,
     ) -> Option<GroupAnswer> {
-        let (group, answer_to) = PendingGroup::new(channel, 0);
+        let (group, answer_to) = PendingGroup::new(channel, 0, &Arc::default());
         let call = GroupCall::Begin(Slot(0), answer_to);
         channel.ask(&group, call, receiver, Duration::from_secs(30))
     }
@@ -372,7 +372,7 @@ mod tests {
         let (inbound_logs, mut all) = receivers(vec![socket], post, None).expect("memory");
         let mut receiver = all.pop().expect("one");
         inbound_logs.open(Term(1));
-        let (channel, ends) = ControlChannel::new(1).expect("descriptors");
+        let (channel, mut ends) = ControlChannel::new(1).expect("descriptors");
         let channel = Arc::new(channel);
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| ask_to_begin(&channel, Some(&mut receiver)));

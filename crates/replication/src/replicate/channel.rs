@@ -28,6 +28,8 @@ pub struct ControlChannel {
 pub struct AnswerTo {
     pub(super) dispatcher: usize,
     pub(super) sender: Sender<GroupAnswer>,
+    /// Counts the answers to all groups of the worker.
+    pub(super) answered: Arc<AtomicU64>,
 }
 
 /// By dispatcher: the waker of one that receives entries while it waits for an answer.
@@ -44,7 +46,7 @@ pub struct Ends {
     pub waker: Waker,
     is_asleep: Arc<AtomicBool>,
     returns: Vec<Sender<u32>>,
-    /// Dispatchers that have something returned since they were last woken.
+    /// Dispatchers that have something returned, or answered, since they were last woken.
     has_returned: Vec<bool>,
 }
 
@@ -164,9 +166,12 @@ impl Ends {
     }
 
     /// Answers a group's call.
-    pub fn answer(&self, to: &AnswerTo, answer: GroupAnswer) {
+    pub fn answer(&mut self, to: &AnswerTo, answer: GroupAnswer) {
         // A group that was given up needs no answer.
         let _ = to.sender.send(answer);
+        // SeqCst: a worker that lies down sees this, or its bell is seen raised.
+        to.answered.fetch_add(1, Ordering::SeqCst);
+        self.has_returned[to.dispatcher] = true;
         if let Some(waker) = self.awaited[to.dispatcher].get() {
             waker.wake();
         }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base::UnixMillis;
@@ -51,6 +52,11 @@ pub struct GroupHandle {
     has_room: bool,
     /// A request of the group was not executed, or its outcome is unknown.
     is_bad: bool,
+    /// Groups whose connections wait for an answer.
+    waiting: Arc<AtomicUsize>,
+    /// The answers so far, and those that were seen.
+    answered: Arc<AtomicU64>,
+    seen: u64,
 }
 
 impl GroupHandle {
@@ -61,8 +67,31 @@ impl GroupHandle {
         receiver: Option<Receiver>,
         (store, budget): (Arc<Store>, Arc<BufferBudget>),
     ) -> GroupHandle {
-        let (held, kept, has_room, is_bad) = (None, None, false, false);
-        GroupHandle { channel, dispatcher, store, budget, receiver, held, kept, has_room, is_bad }
+        GroupHandle {
+            channel,
+            dispatcher,
+            store,
+            budget,
+            receiver,
+            held: None,
+            kept: None,
+            has_room: false,
+            is_bad: false,
+            waiting: Arc::default(),
+            answered: Arc::default(),
+            seen: 0,
+        }
+    }
+
+    /// Whether an answer has come that was not seen.
+    pub fn has_answers(&self) -> bool {
+        self.answered.load(Ordering::SeqCst) != self.seen
+    }
+
+    /// The same, and all are seen.
+    pub fn take_answers(&mut self) -> bool {
+        let answered = self.answered.load(Ordering::SeqCst);
+        std::mem::replace(&mut self.seen, answered) != answered
     }
 
     /// The worker's receiver of entries.
@@ -77,12 +106,14 @@ impl GroupHandle {
 
     /// Begins a group on keys of one slot, if the control thread grants it at once.
     pub fn begin(&mut self, session: &mut Session, slot: Slot) -> Asked {
-        self.begin_within(session, slot, ANSWERS_AT_ONCE)
+        let is_alone = self.waiting.load(Ordering::Relaxed) == 0; // Q2
+        self.begin_within(session, slot, if is_alone { ANSWERS_AT_ONCE } else { Duration::ZERO })
     }
 
     fn begin_within(&mut self, session: &mut Session, slot: Slot, patience: Duration) -> Asked {
         debug_assert!(self.held.is_none(), "one group runs at a time");
-        let (mut group, answer_to) = PendingGroup::new(&self.channel, self.dispatcher);
+        let (mut group, answer_to) =
+            PendingGroup::new(&self.channel, self.dispatcher, &self.answered);
         match self.ask(session, &group, GroupCall::Begin(slot, answer_to), patience) {
             Some(GroupAnswer::Good) => {
                 self.hold(group);
@@ -92,12 +123,18 @@ impl GroupHandle {
                 group.is_over = true;
                 Asked::Answered(answer)
             }
-            None => Asked::Later(group),
+            None => self.later(group),
         }
     }
 
+    fn later(&self, mut group: PendingGroup) -> Asked {
+        group.begin_wait(&self.waiting);
+        Asked::Later(group)
+    }
+
     /// Runs a group that was granted later.
-    pub fn hold(&mut self, group: PendingGroup) {
+    pub fn hold(&mut self, mut group: PendingGroup) {
+        group.end_wait();
         (self.has_room, self.is_bad, self.kept) = (false, false, None);
         self.held = Some(group);
     }
@@ -225,7 +262,7 @@ impl GroupHandle {
         group.is_bad = is_bad;
         let answer = self.ask(session, &group, GroupCall::End { is_bad }, patience);
         group.is_over = true;
-        answer.map_or(Asked::Later(group), Asked::Answered)
+        answer.map_or_else(|| self.later(group), Asked::Answered)
     }
 
     fn ends_within(&mut self, session: &mut Session, patience: Duration) -> bool {
@@ -235,7 +272,8 @@ impl GroupHandle {
     /// Deletes all keys of the shards that this node serves, or of all shards. The worker waits.
     pub fn flush(&mut self, session: &mut Session, is_everywhere: bool) -> GroupAnswer {
         debug_assert!(self.held.is_none(), "the shard that is held would wait for itself");
-        let (mut flush, answer_to) = PendingGroup::new(&self.channel, self.dispatcher);
+        let (mut flush, answer_to) =
+            PendingGroup::new(&self.channel, self.dispatcher, &self.answered);
         flush.is_over = true; // It holds no shard of its own.
         let call = GroupCall::Flush { is_everywhere, answer_to };
         self.ask(session, &flush, call, RUN_PATIENCE).unwrap_or(GroupAnswer::Bad)

@@ -9,11 +9,16 @@
 //!  dropped ─▶ Cancel: what has not ended leaves its shard, with nothing done
 //! ```
 //!
+//! The control thread wakes a worker that sleeps for each answer.
+//!
 //! # Invariants
 //! Q1: a group that its worker has given up releases its shard at once: a connection that closes
 //!     holds up no other.
+//! Q2: a worker does not wait for a begin while a connection of its own waits: that one may hold
+//!     what the other needs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, TryRecvError, unbounded};
@@ -22,7 +27,7 @@ use super::channel::AnswerTo;
 use super::{ControlChannel, GroupAnswer, GroupCall};
 
 /// For so long a worker waits for the answer to a call. Most come sooner; a look later costs more.
-pub(super) const ANSWERS_AT_ONCE: Duration = Duration::from_millis(2);
+pub(super) const ANSWERS_AT_ONCE: Duration = Duration::from_millis(1);
 
 /// See the module's page.
 pub struct PendingGroup {
@@ -35,16 +40,23 @@ pub struct PendingGroup {
     pub(super) is_over: bool,
     /// Its replies may not be sent, whatever the answer.
     pub(super) is_bad: bool,
+    /// Its connection waits for an answer: the count of its worker's groups that do.
+    waiting: Option<Arc<AtomicUsize>>,
 }
 
 impl PendingGroup {
     /// A new group of a worker, which has made no call, and what its first call takes along.
-    pub fn new(channel: &Arc<ControlChannel>, dispatcher: usize) -> (PendingGroup, AnswerTo) {
+    pub fn new(
+        channel: &Arc<ControlChannel>,
+        dispatcher: usize,
+        answered: &Arc<AtomicU64>,
+    ) -> (PendingGroup, AnswerTo) {
         let (sender, answers) = unbounded();
         let (channel, id) = (Arc::clone(channel), channel.next_group());
         let (is_over, is_bad) = (false, false);
-        let group = PendingGroup { channel, dispatcher, id, answers, is_over, is_bad };
-        (group, AnswerTo { dispatcher, sender })
+        let group =
+            PendingGroup { channel, dispatcher, id, answers, is_over, is_bad, waiting: None };
+        (group, AnswerTo { dispatcher, sender, answered: Arc::clone(answered) })
     }
 
     /// The answer to the last call, if it has come.
@@ -56,6 +68,26 @@ impl PendingGroup {
         }
     }
 
+    /// Whether the answer to the last call has come.
+    pub fn has_answer(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Its connection waits from now on.
+    pub(super) fn begin_wait(&mut self, waiting: &Arc<AtomicUsize>) {
+        if self.waiting.is_none() {
+            waiting.fetch_add(1, Ordering::Relaxed);
+            self.waiting = Some(Arc::clone(waiting));
+        }
+    }
+
+    /// Its connection goes on.
+    pub(super) fn end_wait(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// The same, if its replies may be sent.
     pub(super) fn checked(&self, answer: GroupAnswer) -> GroupAnswer {
         if self.is_bad { GroupAnswer::Bad } else { answer }
@@ -64,6 +96,7 @@ impl PendingGroup {
 
 impl Drop for PendingGroup {
     fn drop(&mut self) {
+        self.end_wait();
         if !self.is_over {
             self.channel.send_group(self.id, GroupCall::Cancel);
         }

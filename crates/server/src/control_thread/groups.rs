@@ -18,6 +18,7 @@
 //!     it began.
 //! G5: a group that its worker gives up leaves its shard at once, and nothing of it is sent, unless
 //!     it is ending.
+//! G6: so does a group that makes no call for `PATIENCE_NS`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -153,6 +154,12 @@ impl Holder {
         is_put_off
     }
 
+    /// Whether it holds its shard, and no call has come for long.
+    fn is_forgotten(&self, now: Instant) -> bool {
+        let is_late = now.ns.saturating_sub(self.since.ns) >= PATIENCE_NS;
+        is_late && self.is_granted && self.running.is_none()
+    }
+
     fn step(&mut self, now: Instant) -> Step {
         if self.is_bad && self.running.take().is_some() {
             return Step::Answer(GroupAnswer::Bad);
@@ -277,7 +284,7 @@ fn cancel(control: &mut Control, group: u64, now: Instant) {
     }
 }
 
-fn answer_holder(control: &Control, answer: GroupAnswer) {
+fn answer_holder(control: &mut Control, answer: GroupAnswer) {
     if let Some(holder) = &control.state.groups.holder {
         control.ends.answer(&holder.caller.answer_to, answer);
     }
@@ -374,6 +381,10 @@ fn step(control: &mut Control, now: Instant) -> bool {
     let Some(holder) = &control.state.groups.holder else { return begin_next(control, now) };
     if !holder.is_granted {
         return grant(control, now);
+    }
+    if holder.is_forgotten(now) {
+        cancel(control, holder.caller.group, now); // G6
+        return true;
     }
     let is_here = stage_of(control, holder.shard, holder.caller.slot).is_some();
     if let Some(holder) = control.state.groups.holder.as_mut().filter(|_| !is_here) {
@@ -503,7 +514,7 @@ mod tests {
     /// A group whose request the node has refused for now.
     fn refused() -> Holder {
         let (channel, _ends) = ControlChannel::new(1).expect("descriptors");
-        let (_, answer_to) = PendingGroup::new(&Arc::new(channel), 0);
+        let (_, answer_to) = PendingGroup::new(&Arc::new(channel), 0, &Arc::default());
         let caller = Caller { group: 0, slot: Slot(3), answer_to };
         let mut holder = Holder::new(caller, ShardId(0), NOW);
         holder.is_granted = true;

@@ -166,6 +166,10 @@ impl Engine for Routed {
         Some(self.group_handle.as_mut()?.begin(&mut self.home.session, slot))
     }
 
+    fn take_group_answers(&mut self) -> bool {
+        self.group_handle.as_mut().is_some_and(GroupHandle::take_answers)
+    }
+
     fn hold_group(&mut self, group: PendingGroup) {
         if let Some(group_handle) = &mut self.group_handle {
             group_handle.hold(group);
@@ -354,6 +358,7 @@ impl Home for Routed {
         bell.raise();
         let has_work = self.executor.has_work(self.own)
             || self.has_loans()
+            || self.group_handle.as_ref().is_some_and(GroupHandle::has_answers)
             || self.dispatcher.as_mut().is_some_and(Dispatcher::has_done);
         if has_work {
             bell.lower();

@@ -213,7 +213,8 @@ fn finish<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
         && !connection.input.held.is_empty()
         && connection.input.need_bytes <= connection.input.held.len()
         && connection.awaiting.may_go_on()
-        && connection.output.unsent_bytes() <= worker.core.output_limit_bytes;
+        && (connection.output.unsent_bytes() <= worker.core.output_limit_bytes
+            || connection.pending_group().is_some());
     let is_done = match connection.ending {
         Ending::Open => {
             connection.input_ended

@@ -16,6 +16,22 @@ pub(super) fn end_due<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     }
 }
 
+/// Ends the rests of connections whose groups were answered.
+#[cold]
+pub(super) fn end_answered<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    for (slot, client_id) in std::mem::take(&mut worker.core.waiting_groups) {
+        let connection = worker.core.connections.get(slot);
+        let connection = connection.filter(|connection| connection.client.id == client_id);
+        match connection.and_then(|connection| connection.pending_group()) {
+            Some(group) if group.has_answer() => {
+                worker.core.end_rest(slot, client_id, Ending::Open);
+            }
+            Some(_) => drop(worker.core.waiting_groups.insert(slot, client_id)),
+            None => {}
+        }
+    }
+}
+
 #[cold]
 fn end_due_now<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     let until = if worker.is_draining { UnixMillis(u64::MAX) } else { worker.core.now };

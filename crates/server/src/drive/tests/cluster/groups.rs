@@ -159,7 +159,7 @@ fn a_group_whose_slot_has_moved_before_it_began_is_redirected() {
 
 /// A control thread that answers the begin and the end of a group only when it is told to, and says
 /// which call it has got.
-fn play_slowly(ends: Ends, go: Receiver<()>, said: Sender<&'static str>) -> JoinHandle<()> {
+fn play_slowly(mut ends: Ends, go: Receiver<()>, said: Sender<&'static str>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut groups = BTreeMap::new();
         while let Ok((group, call)) = ends.groups.recv() {
