@@ -44,7 +44,6 @@ pub enum InDoubt {
 }
 
 /// The next step of a group.
-#[expect(clippy::large_enum_variant, reason = "one for each group, which is in a box")]
 pub enum GroupStep {
     /// It waits for room, since then.
     Room(Option<Instant>),
