@@ -202,6 +202,12 @@ impl<'g, 'a> Gather<'g, 'a> {
         may_begin
     }
 
+    /// Called before a command that is a barrier goes on: its requests are executed here, whatever
+    /// the command of another connection was before it.
+    pub fn stay_here(&mut self) {
+        self.is_routing = false;
+    }
+
     /// Whether requests may go to other workers.
     #[inline]
     pub fn routes(&self) -> bool {

@@ -45,7 +45,7 @@ use crate::cluster::room_bytes;
 
 use flight::Flight;
 
-pub use channel::{AnswerTo, ControlChannel, Ends};
+pub use channel::{AnswerTo, ControlChannel, Ends, WokenWorker};
 pub use flight::KeptRoom;
 pub use forward::{Asker, Guests};
 pub use group::{GroupAnswer, GroupCall, GroupChange, GroupRoom, KEPT_BYTES_MAX};

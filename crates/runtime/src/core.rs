@@ -223,10 +223,12 @@ impl Core {
         }
     }
 
-    /// Takes room for a long reply in a transaction; false: there is none.
-    pub fn draw_group_reply(&mut self, slot: usize, bytes: u64) -> bool {
-        let books = &mut self.connections[slot].booked;
-        self.group_replies.as_mut().is_none_or(|it| it.draw(&mut self.ledger, books, bytes))
+    /// Takes room for a long reply that a transaction has made; false: there is none.
+    pub fn draw_made_reply(&mut self, slot: usize, bytes: u64) -> bool {
+        let connection = &mut self.connections[slot];
+        connection.output.trim();
+        let (ledger, books) = (&mut self.ledger, &mut connection.booked);
+        self.group_replies.as_mut().is_none_or(|it| it.draw_made(ledger, books, bytes))
     }
 
     /// Sets the output limit. A client may have unsent an eighth of what is free of three quarters

@@ -39,10 +39,26 @@ impl GroupReplies {
         has_room.then_some(GroupReplies { kind, booked_bytes, left_bytes: long_bytes })
     }
 
-    /// Takes room for a long reply: out of what is left, or by booking more for its connection;
-    /// twice, because a buffer that grows beyond what was reserved doubles.
+    /// Takes room for a value that is about to be copied: out of what is left, or by booking more
+    /// for its connection; twice, because a buffer that grows beyond what was reserved doubles.
     pub fn draw(&mut self, ledger: &mut Ledger, books: &mut Books, bytes: u64) -> bool {
-        let more_bytes = 2 * bytes.saturating_sub(self.left_bytes);
+        let more_bytes = bytes.saturating_sub(self.left_bytes);
+        self.take(ledger, books, bytes, 2 * more_bytes)
+    }
+
+    /// Takes room for a reply that has been made, in a buffer without slack.
+    pub fn draw_made(&mut self, ledger: &mut Ledger, books: &mut Books, bytes: u64) -> bool {
+        let more_bytes = bytes.saturating_sub(self.left_bytes);
+        self.take(ledger, books, bytes, more_bytes)
+    }
+
+    fn take(
+        &mut self,
+        ledger: &mut Ledger,
+        books: &mut Books,
+        bytes: u64,
+        more_bytes: u64,
+    ) -> bool {
         let has_room = more_bytes == 0 || ledger.try_reserve(Kind::Replies, more_bytes);
         if has_room {
             books.add(Kind::Replies, more_bytes);

@@ -76,6 +76,22 @@ fn long_replies_about_a_client_are_counted_before_anything_runs() {
     }
 }
 
+#[test]
+fn parts_of_a_long_value_are_counted_as_parts() {
+    let server = small();
+    let mut client = server.resp();
+    client.ask(command(&[b"SET", b"long", &[b'v'; 1_000_000]]), "+OK\r\n");
+    for part in ["0 9", "-10 -1", "5 14"] {
+        let mut commands = vec![command(&[b"APPEND", b"long", b"v"])];
+        let words = format!("GETRANGE long {part}");
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        commands.resize(400, command(&words));
+        multi(&mut client, &commands);
+        assert_eq!(client.line(), "*400", "{part}");
+        assert_eq!(elements(&mut client, 400).1, 0);
+    }
+}
+
 /// KEYS is measured before the transaction's own keys are there.
 #[test]
 fn a_reply_beyond_the_estimate_is_an_error_in_its_place() {
@@ -89,6 +105,11 @@ fn a_reply_beyond_the_estimate_is_an_error_in_its_place() {
     assert_eq!(elements(&mut client, 20), (100, 0));
     let (len_bytes, error_count) = elements(&mut client, 20);
     assert!(error_count < 20 && len_bytes > 1_000_000, "{error_count} errors, {len_bytes} bytes");
+    let mut commands = vec![command(&[b"CLIENT", b"GETNAME"]), command(&[b"ROLE"])];
+    commands.extend(vec![command(&[b"OBJECT", b"HELP"]); 98]);
+    multi(&mut client, &commands);
+    assert_eq!(client.line(), "*100", "short ones are no work");
+    assert_eq!(elements(&mut client, 100).1, 0);
     client.ask("PING\r\n", "+PONG\r\n");
     client.ask("DBSIZE\r\n", ":20\r\n");
 }

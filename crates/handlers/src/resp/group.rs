@@ -94,6 +94,10 @@ pub(super) fn group_slice(
                 Some(Asked::Later(group)) => rest(gather, slot, walk, GroupStep::Begins(group)),
             }
         }
+        GroupStep::Begins(group) if group.is_given_up() => {
+            walk.step = GroupStep::Room(None);
+            group_slice(gather, caller, walk, command)
+        }
         GroupStep::Begins(group) => match group.answer() {
             None => rest(gather, slot, walk, GroupStep::Begins(group)),
             Some(GroupAnswer::Good) => {

@@ -97,7 +97,7 @@ fn reads_through_control(
 }
 
 /// Whether a command goes through the control thread as a group: its writes belong together, or
-/// it bypasses the router and reads a slot of which this node does not have all (I3).
+/// it bypasses the router and writes, or reads a slot of which this node does not have all (I3).
 pub(super) fn is_group(
     gather: &mut Gather<'_, '_>,
     slot: usize,
@@ -107,8 +107,9 @@ pub(super) fn is_group(
     let is_routed = gather.is_routed();
     let Some(view) = &gather.core.cluster else { return false };
     let reads_copies = gather.core.connections[slot].resp().reads_copies;
+    let writes = || command.id().is_some_and(|id| id.spec().flags.contains(Flags::WRITE));
     is_of_several(command)
-        || (!is_routed && reads_through_control(view, reads_copies, command, raw))
+        || (!is_routed && (writes() || reads_through_control(view, reads_copies, command, raw)))
 }
 
 /// Whether a plain GET or SET of the key may take the fast path (I1).

@@ -104,6 +104,7 @@ pub(super) fn keep_rewritten(gather: &mut Gather<'_, '_>, slot: usize, bytes: &[
 #[cold]
 pub(super) fn resume_slices(gather: &mut Gather<'_, '_>, slot: usize, input: &[u8]) -> usize {
     let Some(slices) = gather.core.connections[slot].resp().slices.take() else { return 0 };
+    gather.stay_here();
     let command_bytes = slices.command_bytes;
     debug_assert!(command_bytes <= input.len(), "I1");
     let command = &input[..command_bytes.min(input.len())];

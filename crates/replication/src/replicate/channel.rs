@@ -32,6 +32,19 @@ pub struct AnswerTo {
     pub(super) answered: Arc<AtomicU64>,
 }
 
+impl AnswerTo {
+    /// The connection has moved to another worker: that one is woken from now on.
+    pub fn follow(&mut self, worker: WokenWorker) {
+        (self.dispatcher, self.answered) = (worker.dispatcher, worker.answered);
+    }
+}
+
+/// The worker that is woken for a group's answers.
+pub struct WokenWorker {
+    pub(super) dispatcher: usize,
+    pub(super) answered: Arc<AtomicU64>,
+}
+
 /// By dispatcher: the waker of one that receives entries while it waits for an answer.
 type Awaited = Arc<[OnceLock<Waker>]>;
 

@@ -39,7 +39,7 @@ use store::pin::Pins;
 use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::apply::{Context, apply};
-use super::channel::AnswerTo;
+use super::channel::{AnswerTo, WokenWorker};
 use super::flight::{self, Flight, KeptRoom};
 use super::kind_of;
 use crate::cluster::room_bytes;
@@ -56,6 +56,8 @@ pub enum GroupCall {
     /// Keep room for all values that the group stores, which is refused as a whole, or not at all:
     /// what its worker has kept of it, and what is missing. The answer is bad if there is none.
     Keep(GroupRoom, Reservation),
+    /// Its connection is at another worker, which makes its calls from now on. Not answered.
+    Moved(WokenWorker),
     /// Give it up: nothing of it takes effect, unless it is ending. Not answered.
     Cancel,
     /// Release the shard once all copies have everything.

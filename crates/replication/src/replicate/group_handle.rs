@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::UnixMillis;
@@ -18,6 +18,7 @@ use store::request::{Op, Outcome, Request};
 use store::{Session, Store};
 use wire::resp::Protocol;
 
+use super::channel::WokenWorker;
 use super::pending_group::{ANSWERS_AT_ONCE, PendingGroup};
 use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange, GroupRoom};
 use crate::cluster::Receiver;
@@ -52,8 +53,8 @@ pub struct GroupHandle {
     has_room: bool,
     /// A request of the group was not executed, or its outcome is unknown.
     is_bad: bool,
-    /// Groups whose connections wait for an answer.
-    waiting: Arc<AtomicUsize>,
+    /// Groups whose connections wait for their begin, and what tells them that they were given up.
+    beginning: Vec<(u64, Arc<AtomicBool>)>,
     /// The answers so far, and those that were seen.
     answered: Arc<AtomicU64>,
     seen: u64,
@@ -77,7 +78,7 @@ impl GroupHandle {
             kept: None,
             has_room: false,
             is_bad: false,
-            waiting: Arc::default(),
+            beginning: Vec::new(),
             answered: Arc::default(),
             seen: 0,
         }
@@ -106,8 +107,25 @@ impl GroupHandle {
 
     /// Begins a group on keys of one slot, if the control thread grants it at once.
     pub fn begin(&mut self, session: &mut Session, slot: Slot) -> Asked {
-        let is_alone = self.waiting.load(Ordering::Relaxed) == 0; // Q2
-        self.begin_within(session, slot, if is_alone { ANSWERS_AT_ONCE } else { Duration::ZERO })
+        self.beginning.retain(|(_, flag)| Arc::strong_count(flag) > 1);
+        let is_alone = self.beginning.is_empty(); // Q2
+        let patience = if is_alone { ANSWERS_AT_ONCE } else { Duration::ZERO };
+        let asked = self.begin_within(session, slot, patience);
+        if let Asked::Later(group) = &asked {
+            self.beginning.push((group.id, Arc::clone(&group.is_given_up)));
+        }
+        asked
+    }
+
+    /// Begins a group for which the worker waits (Q2); false: it was not granted, and is given up.
+    fn begin_at_once(&mut self, session: &mut Session, slot: Slot) -> bool {
+        for (id, is_given_up) in self.beginning.drain(..) {
+            is_given_up.store(true, Ordering::Relaxed);
+            self.channel.send_group(id, GroupCall::Cancel);
+            self.answered.fetch_add(1, Ordering::SeqCst); // They begin again.
+        }
+        drop(self.begin_within(session, slot, PATIENCE));
+        self.is_held()
     }
 
     fn begin_within(&mut self, session: &mut Session, slot: Slot, patience: Duration) -> Asked {
@@ -123,18 +141,19 @@ impl GroupHandle {
                 group.is_over = true;
                 Asked::Answered(answer)
             }
-            None => self.later(group),
+            None => Asked::Later(group),
         }
-    }
-
-    fn later(&self, mut group: PendingGroup) -> Asked {
-        group.begin_wait(&self.waiting);
-        Asked::Later(group)
     }
 
     /// Runs a group that was granted later.
     pub fn hold(&mut self, mut group: PendingGroup) {
-        group.end_wait();
+        if group.dispatcher != self.dispatcher {
+            group.dispatcher = self.dispatcher;
+            let (dispatcher, answered) = (self.dispatcher, Arc::clone(&self.answered));
+            let call = GroupCall::Moved(WokenWorker { dispatcher, answered });
+            self.channel.send_group(group.id, call);
+        }
+        self.beginning.retain(|(id, _)| *id != group.id);
         (self.has_room, self.is_bad, self.kept) = (false, false, None);
         self.held = Some(group);
     }
@@ -154,8 +173,7 @@ impl GroupHandle {
     ) {
         let is_own = !self.is_held();
         if let Some(first) = requests.first().filter(|_| is_own) {
-            // One that is not granted by then is given up.
-            self.begin_within(session, Slot::of(first.key), PATIENCE);
+            self.begin_at_once(session, Slot::of(first.key));
         }
         if !self.is_held() {
             return refuse(session, 0..requests.len(), sink);
@@ -206,8 +224,7 @@ impl GroupHandle {
         (slot, requests): (Slot, &[Request<'_, Rmw<'_>>]),
         sink: &mut S,
     ) -> Apart {
-        self.begin_within(session, slot, PATIENCE);
-        if !self.is_held() {
+        if !self.begin_at_once(session, slot) {
             return Apart::NotExecuted;
         }
         let changes = self.run(session, now, requests, |at| sink.tells(at));
@@ -262,7 +279,7 @@ impl GroupHandle {
         group.is_bad = is_bad;
         let answer = self.ask(session, &group, GroupCall::End { is_bad }, patience);
         group.is_over = true;
-        answer.map_or_else(|| self.later(group), Asked::Answered)
+        answer.map_or(Asked::Later(group), Asked::Answered)
     }
 
     fn ends_within(&mut self, session: &mut Session, patience: Duration) -> bool {

@@ -14,11 +14,12 @@
 //! # Invariants
 //! Q1: a group that its worker has given up releases its shard at once: a connection that closes
 //!     holds up no other.
-//! Q2: a worker does not wait for a begin while a connection of its own waits: that one may hold
-//!     what the other needs.
+//! Q2: a worker does not wait for a begin while a connection of its own waits for one: that may hold
+//!     what the other needs. Where it cannot but wait, it gives its connections' groups up first,
+//!     and they begin again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, TryRecvError, unbounded};
@@ -40,8 +41,8 @@ pub struct PendingGroup {
     pub(super) is_over: bool,
     /// Its replies may not be sent, whatever the answer.
     pub(super) is_bad: bool,
-    /// Its connection waits for an answer: the count of its worker's groups that do.
-    waiting: Option<Arc<AtomicUsize>>,
+    /// Its worker has given it up, to wait for another group itself (Q2).
+    pub(super) is_given_up: Arc<AtomicBool>,
 }
 
 impl PendingGroup {
@@ -54,8 +55,15 @@ impl PendingGroup {
         let (sender, answers) = unbounded();
         let (channel, id) = (Arc::clone(channel), channel.next_group());
         let (is_over, is_bad) = (false, false);
-        let group =
-            PendingGroup { channel, dispatcher, id, answers, is_over, is_bad, waiting: None };
+        let group = PendingGroup {
+            channel,
+            dispatcher,
+            id,
+            answers,
+            is_over,
+            is_bad,
+            is_given_up: Arc::default(),
+        };
         (group, AnswerTo { dispatcher, sender, answered: Arc::clone(answered) })
     }
 
@@ -70,22 +78,12 @@ impl PendingGroup {
 
     /// Whether the answer to the last call has come.
     pub fn has_answer(&self) -> bool {
-        !self.answers.is_empty()
+        !self.answers.is_empty() || self.is_given_up()
     }
 
-    /// Its connection waits from now on.
-    pub(super) fn begin_wait(&mut self, waiting: &Arc<AtomicUsize>) {
-        if self.waiting.is_none() {
-            waiting.fetch_add(1, Ordering::Relaxed);
-            self.waiting = Some(Arc::clone(waiting));
-        }
-    }
-
-    /// Its connection goes on.
-    pub(super) fn end_wait(&mut self) {
-        if let Some(waiting) = self.waiting.take() {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Whether it has to begin again.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
     }
 
     /// The same, if its replies may be sent.
@@ -96,7 +94,6 @@ impl PendingGroup {
 
 impl Drop for PendingGroup {
     fn drop(&mut self) {
-        self.end_wait();
         if !self.is_over {
             self.channel.send_group(self.id, GroupCall::Cancel);
         }

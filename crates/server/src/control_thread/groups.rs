@@ -239,6 +239,7 @@ fn go_on(control: &mut Control, group: u64, call: GroupCall, now: Instant) {
             holder.is_bad |= is_bad;
             begin_end(control, now);
         }
+        GroupCall::Moved(worker) => holder.caller.answer_to.follow(worker),
         GroupCall::Begin(..) | GroupCall::Flush { .. } | GroupCall::Cancel => {}
     }
 }

@@ -15,6 +15,8 @@
 //!
 //! [`Sink::may_tell`]: store::request::Sink::may_tell
 
+use std::time::Instant;
+
 use budget::Kind;
 use commands::compaction::Answering;
 use commands::output::{Output, PIN_VALUE_BYTES_MIN, PIN_VALUE_BYTES_MIN_OVER_LIMIT};
@@ -118,7 +120,7 @@ pub(super) fn run_within<'a>(
     gather.flush();
     let made_bytes = gather.core.connections[caller.slot].output.encoded_bytes() - before_bytes;
     let long_bytes = (made_bytes as u64).saturating_sub(SHORT_REPLY_BYTES);
-    if long_bytes > 0 && !gather.core.draw_group_reply(caller.slot, long_bytes) {
+    if long_bytes > 0 && !gather.core.draw_made_reply(caller.slot, long_bytes) {
         gather.core.connections[caller.slot].output.cut_back(end);
         gather.core.counters().replies_refused.add(1);
         gather.fail(caller, &NO_ROOM);
@@ -172,8 +174,9 @@ fn bound_of(
         match &queued.parsed {
             Ok(command) if is_measured(*command) => {
                 let left_bytes = bytes_max - bound.sum_bytes().min(bytes_max);
+                let measuring = Instant::now();
                 bound.long_bytes += measure(gather, caller, queued, left_bytes);
-                gather.core.charge(Work::alone());
+                gather.core.charge(Work::elapsed(measuring.elapsed()));
                 if has_looked_enough(gather, began) {
                     break;
                 }
@@ -218,8 +221,12 @@ fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, values: &mut V
         let lens = keys_of(queued).map(|key| value_now(gather, key, &values.planned).len_bytes());
         return lens.min().unwrap_or(0).saturating_mul(MATCH_BYTES);
     }
+    let part_bytes = part_max(queued);
     for key in keys_of(queued).filter(|_| tells && !tells_new) {
-        copied_bytes += copied_of(gather, key, values);
+        copied_bytes += match is_pinnable(part_bytes) {
+            true => copied_of(gather, key, values).min(part_bytes),
+            false => part_bytes, // Whatever the value's length.
+        };
     }
     if is_write(queued) {
         gather.core.charge(Work::keys(1));
@@ -229,6 +236,19 @@ fn values_bound(gather: &mut Gather<'_, '_>, queued: &Queued<'_>, values: &mut V
         copied_bytes += value_now(gather, key, &values.planned).len_bytes();
     }
     copied_bytes
+}
+
+/// The most bytes of one value that a command's reply has.
+fn part_max(queued: &Queued<'_>) -> u64 {
+    match queued.parsed {
+        // Both from one end.
+        Ok(Command::String(StringCommand::GetRange { start, end, .. }))
+            if start <= end && (start < 0) == (end < 0) =>
+        {
+            end.abs_diff(start).saturating_add(1)
+        }
+        _ => u64::MAX,
+    }
 }
 
 /// The copied bytes of a value: beyond the output limit, middle-sized values are pinned.

@@ -176,10 +176,11 @@ fn play_slowly(mut ends: Ends, go: Receiver<()>, said: Sender<&'static str>) -> 
                 GroupCall::End { .. } => "end",
                 GroupCall::Flush { .. } => "flush",
                 GroupCall::Cancel => "cancel",
+                GroupCall::Moved(_) => "moved",
             };
             let _ = said.send(word);
             let waits = ["begin", "end"].contains(&word);
-            if word != "cancel" && (!waits || go.recv().is_ok()) {
+            if !["cancel", "moved"].contains(&word) && (!waits || go.recv().is_ok()) {
                 ends.answer(&groups[&group], GroupAnswer::Good);
             }
         }
