@@ -32,7 +32,7 @@ impl<D: Destination> Reply<'_, D> {
         self.bulk_part(item, 0..item.value.len());
     }
 
-    #[inline]
+    #[inline(always)]
     fn bulk_part(&mut self, item: &Item<'_>, part: Range<usize>) {
         match self.to.is_pinned(part.len()) {
             true => self.bulk_pinned(item, part),

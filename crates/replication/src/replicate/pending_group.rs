@@ -14,9 +14,9 @@
 //! # Invariants
 //! Q1: a group that its worker has given up releases its shard at once: a connection that closes
 //!     holds up no other.
-//! Q2: a worker does not wait for a begin while a connection of its own waits for one: that may hold
-//!     what the other needs. Where it cannot but wait, it gives its connections' groups up first,
-//!     and they begin again.
+//! Q2: a worker does not wait for a begin while a connection of its own waits for one: that may
+//!     hold what the other needs. Where it cannot but wait, it gives its connections' groups up
+//!     first, and they begin again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
