@@ -119,7 +119,8 @@ impl GroupHandle {
 
     /// Begins a group for which the worker waits (Q2); false: it was not granted, and is given up.
     fn begin_at_once(&mut self, session: &mut Session, slot: Slot) -> bool {
-        for (id, is_given_up) in self.beginning.drain(..) {
+        let is_waiting = |(_, flag): &(u64, Arc<AtomicBool>)| Arc::strong_count(flag) > 1;
+        for (id, is_given_up) in self.beginning.drain(..).filter(is_waiting) {
             is_given_up.store(true, Ordering::Relaxed);
             self.channel.send_group(id, GroupCall::Cancel);
             self.answered.fetch_add(1, Ordering::SeqCst); // They begin again.
@@ -153,7 +154,8 @@ impl GroupHandle {
             let call = GroupCall::Moved(WokenWorker { dispatcher, answered });
             self.channel.send_group(group.id, call);
         }
-        self.beginning.retain(|(id, _)| *id != group.id);
+        // It waits no more: the worker that has begun it forgets it.
+        group.is_given_up = Arc::default();
         (self.has_room, self.is_bad, self.kept) = (false, false, None);
         self.held = Some(group);
     }
