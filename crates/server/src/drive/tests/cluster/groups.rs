@@ -169,7 +169,10 @@ fn play_slowly(mut ends: Ends, go: Receiver<()>, said: Sender<&'static str>) -> 
                     "begin"
                 }
                 GroupCall::Run(changes) => {
-                    changes.iter().for_each(|change| drop(change.compute(None, Version::ZERO)));
+                    for change in &changes {
+                        change.compute(None, Version::ZERO);
+                        let _ = said.send("request");
+                    }
                     "run"
                 }
                 GroupCall::Keep(..) => "keep",
@@ -207,12 +210,29 @@ impl Slow {
         self.bench.client.write_all(format!("{lines}\r\n").as_bytes()).unwrap();
     }
 
-    /// Runs turns until the control thread has got this call.
+    /// Runs turns until the control thread has got this call, and no group was given up.
+    #[track_caller]
     fn until(&mut self, call: &str) {
-        while self.said.try_recv() != Ok(call) {
+        self.until_beside(call, |_| ());
+    }
+
+    /// The same; something else is done before each turn.
+    #[track_caller]
+    fn until_beside(&mut self, call: &str, mut beside: impl FnMut(&mut Bench)) {
+        for _ in 0..1_000_000 {
+            match self.said.try_recv() {
+                Ok(got) if got == call => return,
+                Ok(got) => {
+                    let is_late = got == "cancel" || call == "request" && got == "end";
+                    assert!(!is_late, "{got} before {call}");
+                }
+                Err(_) => {}
+            }
+            beside(&mut self.bench);
             self.bench.turn();
             std::thread::yield_now();
         }
+        panic!("no call to {call}");
     }
 
     /// Asks over another connection of the same worker.
@@ -252,6 +272,51 @@ fn a_worker_serves_its_other_clients_while_a_group_waits() {
         }
         assert!(all.starts_with(&format!("{before}{want}")), "{asks}: {all:?}");
     }
+}
+
+/// Whatever another connection of the worker asks in the same round.
+#[test]
+fn requests_of_a_group_that_goes_on_are_executed_in_it() {
+    let all = [
+        "DEL bar {bar}2 {bar}3 {bar}4",
+        "MSET bar 1 {bar}2 2 {bar}3 3 {bar}4 4",
+        "MULTI|SET bar 1|DEL {bar}2|SET {bar}3 3|DEL {bar}4|EXEC",
+    ];
+    // Which connection comes first changes from turn to turn.
+    for (asks, turns) in all.into_iter().flat_map(|asks| (0..8).map(move |turns| (asks, turns))) {
+        let mut slow = Slow::new();
+        let mut last = Bench::connect(&mut slow.bench.drive, Dialect::Resp);
+        last.write_all(format!("{}\r\n", asks.replace('|', "\r\n")).as_bytes()).unwrap();
+        slow.until("begin");
+        (0..turns).for_each(|_| slow.bench.turn());
+        slow.go.send(()).unwrap();
+        let mut bytes = [0; 1 << 10];
+        for _ in 0..4 {
+            slow.until_beside("request", |bench| {
+                // It may go to another worker, and is served first.
+                bench.client.write_all(b"GET bar\r\n").unwrap();
+                let _ = bench.client.read(&mut bytes);
+            });
+        }
+        slow.until("end");
+    }
+}
+
+#[test]
+fn a_write_past_the_router_does_not_wait_for_a_group_of_its_worker() {
+    let mut slow = Slow::new();
+    let mut other = Bench::connect(&mut slow.bench.drive, Dialect::Resp);
+    slow.send("MSET bar 1 {bar}2 2");
+    slow.until("begin");
+    for writes in ["CLIENT REPLY SKIP\r\nINCR {bar}3\r\n", "WATCH {bar}4\r\nSET {bar}3 1\r\n"] {
+        let mut quiet = Bench::connect(&mut slow.bench.drive, Dialect::Resp);
+        quiet.write_all(writes.as_bytes()).unwrap();
+        slow.asks(&mut other, "PING", "+PONG\r\n");
+    }
+    // Each is a group of its own, which has begun.
+    (0..2).for_each(|_| slow.go.send(()).unwrap());
+    slow.until("begin");
+    slow.until("begin");
 }
 
 #[test]
