@@ -259,12 +259,13 @@ pub fn send_late(core: &mut Core) {
     let mut outgoing = Outgoing::default();
     let told_before = core.telling.told_in_turn;
     while let Some(mut taken) = core.telling.late.pop_front() {
-        shared.tracking().under_way.remove(taken.held_bytes());
-        let told_max = TURN_MESSAGES / 2;
-        if !tell_readers(core, shared.tracking(), &mut taken, told_max, &mut outgoing) {
-            // There is room: it takes no more than before.
-            put_off(core, taken);
-            core.telling.late.rotate_right(1);
+        // What is left of it stays booked: other workers take what comes free.
+        let (held_bytes, told_max) = (taken.held_bytes(), TURN_MESSAGES / 2);
+        let is_told = tell_readers(core, shared.tracking(), &mut taken, told_max, &mut outgoing);
+        let left_bytes = if is_told { 0 } else { taken.held_bytes() };
+        shared.tracking().under_way.remove(held_bytes.saturating_sub(left_bytes));
+        if !is_told {
+            core.telling.late.push_front(taken);
             break;
         }
     }
