@@ -138,6 +138,8 @@ pub struct Core {
     pub has_read_here: bool,
     /// How often it was checked whether such reads may be answered.
     pub reads_checked: u64,
+    /// The connection of the last command that was noted as a read here, and its note before.
+    pub noted_read: Option<(usize, Option<u64>)>,
     /// Since when they may not be, and are taken back.
     pub taken_back_since: Option<UnixMillis>,
     /// When the log last failed, as the replies to native clients know it
@@ -197,6 +199,7 @@ impl Core {
             cluster: shared.cluster().cloned(),
             has_read_here: false,
             reads_checked: 0,
+            noted_read: None,
             taken_back_since: None,
             native_refusals_seen: Cell::new(0),
             native_work: Cell::default(),
@@ -522,7 +525,15 @@ impl Core {
     /// Notes that a read of a cluster's slot is executed here for a connection.
     pub fn note_read_here(&mut self, slot: usize) {
         self.has_read_here = true;
-        self.connections[slot].read_here_at = Some(self.reads_checked);
+        let before = self.connections[slot].read_here_at.replace(self.reads_checked);
+        self.noted_read = Some((slot, before));
+    }
+
+    /// Takes back the note of the command that has just begun: the control thread reads for it.
+    pub fn forget_read_here(&mut self, slot: usize) {
+        if let Some((_, before)) = self.noted_read.take_if(|(noted, _)| *noted == slot) {
+            self.connections[slot].read_here_at = before;
+        }
     }
 
     /// Whether a connection is fed in this gathering.

@@ -38,6 +38,9 @@ const LOOK_FOR_ROOM_AFTER_MS: u64 = 1;
 /// An answer wakes its worker, unless the connection has moved to another one.
 const LOOK_FOR_ANSWER_AFTER_MS: u64 = 10;
 
+/// How often a group of reads is begun again: a shard that has moved answers the next time.
+const REPEATS_MAX: u32 = 16;
+
 /// Runs a command as a group; all its keys are of one slot.
 pub(super) fn run_group<'a>(
     gather: &mut Gather<'_, 'a>,
@@ -88,6 +91,9 @@ pub(super) fn group_slice(
                 return rest(gather, slot, walk, GroupStep::Room(Some(since)));
             }
             let asked = waited(gather, |gather| gather.engine.begin_group(walk.slot));
+            if asked.is_some() {
+                gather.core.forget_read_here(slot); // The control thread checks the lease.
+            }
             match asked {
                 None => run_work(gather, caller, walk, command),
                 Some(Asked::Answered(answer)) => begun(gather, caller, walk, command, answer),
@@ -189,6 +195,7 @@ fn run_work(
 ) -> Slice {
     if let Some(transaction) = walk.transaction.take() {
         exec_in_group(gather, caller, &transaction);
+        walk.transaction = Some(transaction); // Reads may be begun again.
     } else {
         let mut gather = gather.apart();
         // Limits were checked when the command was framed.
@@ -207,7 +214,7 @@ fn run_work(
 fn ended(
     gather: &mut Gather<'_, '_>,
     caller: Caller,
-    walk: &GroupWalk,
+    walk: &mut GroupWalk,
     replies: Output,
     answer: GroupAnswer,
 ) -> Slice {
@@ -217,6 +224,10 @@ fn ended(
             connection.output.append_output(replies);
             gather.core.touch(caller.slot);
             return Slice::Last;
+        }
+        (_, InDoubt::SendAgain) if walk.repeat_count < REPEATS_MAX => {
+            walk.repeat_count += 1;
+            return rest(gather, caller.slot, walk, GroupStep::Room(None));
         }
         (_, InDoubt::SendAgain) => ErrorReply::SlotLost,
         (_, InDoubt::Uncertain) => ErrorReply::Uncertain,

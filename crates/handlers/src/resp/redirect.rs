@@ -132,6 +132,7 @@ pub(super) fn is_redirected(
         Err(_) => None,
     };
     let Some(id) = id.filter(|_| gather.core.cluster.is_some()) else { return false };
+    gather.core.noted_read = None;
     let keyed = slot_of(keys_in(id, raw).into_iter().flatten());
     let is_read = id.spec().flags.contains(Flags::READONLY);
     let is_queueing = gather.core.connections[caller.slot].resp().is_queueing();

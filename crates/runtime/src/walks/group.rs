@@ -27,6 +27,8 @@ pub struct GroupWalk {
     pub room: Option<GroupRoom>,
     /// What is kept of that.
     pub kept: Option<Reservation>,
+    /// How often reads were begun again, because their shard had moved in the middle.
+    pub repeat_count: u32,
     /// The next step.
     pub step: GroupStep,
 }
@@ -34,7 +36,7 @@ pub struct GroupWalk {
 /// What a client is told in the place of a group's replies if the outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InDoubt {
-    /// It only reads: to send it again.
+    /// It only reads: it is begun again some times; then, to send it again.
     SendAgain,
     /// One command that writes: that it may have happened.
     Uncertain,
@@ -59,7 +61,7 @@ impl GroupWalk {
     /// A group that has not begun.
     pub fn new(slot: Slot, in_doubt: InDoubt, room: Option<GroupRoom>) -> GroupWalk {
         let (transaction, kept, step) = (None, None, GroupStep::Room(None));
-        GroupWalk { slot, in_doubt, transaction, room, kept, step }
+        GroupWalk { slot, in_doubt, transaction, room, kept, repeat_count: 0, step }
     }
 
     /// The memory it takes.

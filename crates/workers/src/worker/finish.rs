@@ -95,11 +95,15 @@ fn could_answer<E: Home, P: Poller>(worker: &Worker<E, P>) -> bool {
 fn take_back_reads<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     let checked = Some(worker.core.reads_checked);
     for region in worker.regions.all.iter().filter(|region| region.may_repeat.get()) {
-        let connection = &mut worker.core.connections[region.slot];
-        let has_read = connection.read_here_at == checked;
-        if !has_read || connection.ending != Ending::Open || connection.is_lent {
+        let connection = &worker.core.connections[region.slot];
+        let (client_id, is_in_group) = (connection.client.id, connection.pending_group().is_some());
+        let is_open = connection.ending == Ending::Open || is_in_group;
+        if connection.read_here_at != checked || !is_open || connection.is_lent {
             continue;
         }
+        // A group of reads, which is given up, and read again behind them.
+        worker.core.end_rest(region.slot, client_id, Ending::Open);
+        let connection = &mut worker.core.connections[region.slot];
         let mut awaiting = std::mem::take(&mut connection.awaiting);
         worker.engine.abandon(&mut worker.core, &mut awaiting);
         let connection = &mut worker.core.connections[region.slot];
@@ -118,7 +122,10 @@ fn tell_overtaken<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     let in_resp = format!("-{}\r\n", ErrorReply::SlotLost);
     for region in worker.regions.all.iter().filter(|region| region.is_answer_alone.get()) {
         let connection = &mut worker.core.connections[region.slot];
-        if connection.read_here_at != checked || connection.is_lent {
+        if connection.read_here_at != checked
+            || connection.is_lent
+            || connection.pending_group().is_some()
+        {
             continue;
         }
         let is_whole = connection.has_whole_replies();
