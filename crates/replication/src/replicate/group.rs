@@ -7,7 +7,7 @@
 //!   ◀──────────────── granted ──
 //!  Run(requests) ──────────────▶ computed on the newest writes, landed at the backups
 //!   ◀─────────────── outcomes ──   at once, before all copies have them
-//!  End ────────────────────────▶ waits until all copies have all of it; releases the shard
+//!  End ────────────────────────▶ releases the shard; waits until all copies have all of it
 //!   ◀───────────────── is good ──
 //! ```
 //!

@@ -24,7 +24,7 @@ use super::{ControlChannel, GroupAnswer, GroupCall, GroupChange, GroupRoom};
 use crate::cluster::Receiver;
 
 /// For so long a worker waits where the outcome cannot be told later: a frame of a native client,
-/// or reads of several keys that only the control thread may read.
+/// or a write of a memcached client that bypasses the router.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Executing asks no other node: the control thread answers within its own patience.
 const RUN_PATIENCE: Duration = Duration::from_secs(5);

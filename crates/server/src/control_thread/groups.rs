@@ -186,7 +186,7 @@ impl Holder {
 }
 
 impl Groups {
-    /// Whether a worker waits for an answer.
+    /// Whether a connection waits for an answer.
     pub fn is_busy(&self) -> bool {
         self.holder.is_some() || !self.waiting.is_empty() || !self.leaving.is_empty()
     }
