@@ -35,6 +35,9 @@ const SENT_BYTES_MAX: usize = 64 << 10;
 /// Replies of this length are copied behind others rather than sent as a piece of their own.
 const COPIED_FRONT_BYTES_MAX: usize = 16 << 10;
 
+/// Memory that an output may have in vain: a worker's buffer, which it gets back.
+const SLACK_BYTES_MAX: usize = 64 << 10;
+
 /// The unsent replies of one connection.
 #[derive(Default)]
 pub struct Output {
@@ -146,7 +149,7 @@ impl Output {
             Piece::Pinned(_) => None,
         });
         for bytes in last.into_iter().chain([&mut self.front]) {
-            if bytes.capacity() - bytes.len() > COPIED_FRONT_BYTES_MAX {
+            if bytes.capacity() - bytes.len() > SLACK_BYTES_MAX {
                 bytes.shrink_to_fit();
             }
         }
