@@ -95,7 +95,10 @@ pub(super) fn group_slice(
                 gather.core.forget_read_here(slot); // The control thread checks the lease.
             }
             match asked {
-                None => run_work(gather, caller, walk, command),
+                None => {
+                    run_work(gather, caller, walk, command);
+                    Slice::Last
+                }
                 Some(Asked::Answered(answer)) => begun(gather, caller, walk, command, answer),
                 Some(Asked::Later(group)) => rest(gather, slot, walk, GroupStep::Begins(group)),
             }
@@ -187,12 +190,7 @@ fn begun(
 }
 
 /// Runs the command, or the transaction, on keys that are held.
-fn run_work(
-    gather: &mut Gather<'_, '_>,
-    caller: Caller,
-    walk: &mut GroupWalk,
-    command: &[u8],
-) -> Slice {
+fn run_work(gather: &mut Gather<'_, '_>, caller: Caller, walk: &mut GroupWalk, command: &[u8]) {
     if let Some(transaction) = walk.transaction.take() {
         exec_in_group(gather, caller, &transaction);
         walk.transaction = Some(transaction); // Reads may be begun again.
@@ -208,7 +206,6 @@ fn run_work(
         gather.flush();
     }
     gather.flush();
-    Slice::Last
 }
 
 fn ended(
