@@ -45,6 +45,14 @@ pub trait ReplicaStore {
     /// Adds an entry unless a newer one of its key is there.
     fn install(&mut self, entry: Arc<Entry>) -> Installed;
 
+    /// Like [`ReplicaStore::install`], for the entries of a group, in their order: readers of
+    /// several keys see all of them or none (K11). `NoRoom`: some may be missing, and all are
+    /// installed again later.
+    fn install_all(&mut self, entries: &[Arc<Entry>]) -> Installed {
+        let mut installed = entries.iter().map(|entry| self.install(entry.clone()));
+        installed.find(|one| *one == Installed::NoRoom).unwrap_or(Installed::Newest)
+    }
+
     /// Like [`ReplicaStore::install`], for a borrowed entry that no other caller needs.
     fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {
         self.install(Arc::new(plain.to_entry()))

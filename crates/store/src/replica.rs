@@ -16,6 +16,8 @@ use std::num::NonZeroU16;
 
 use base::{KeyHash, UnixMillis};
 
+use crate::entry::entry_len_max_bytes;
+
 /// One entry of a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Replica<'a> {
@@ -29,6 +31,18 @@ pub struct Replica<'a> {
     pub version: u64,
     /// The shard; entries that are not replicated have 0.
     pub shard: NonZeroU16,
+}
+
+impl Replica<'_> {
+    /// The log space that its entry takes at most, if it is a value.
+    pub(crate) fn entry_len_max_bytes(&self) -> Option<u64> {
+        match self.change {
+            ReplicaChange::Put { value, .. } => {
+                Some(entry_len_max_bytes(self.key.len(), value.len()) as u64)
+            }
+            ReplicaChange::Delete => None,
+        }
+    }
 }
 
 /// A replicated change of a key.

@@ -195,3 +195,85 @@ fn readers_beside_see_whole_entries_and_versions_that_only_grow() {
     check_readers(IndexKind::Hash);
     check_readers(IndexKind::Tree);
 }
+
+/// The values that a snapshot has found.
+#[derive(Default)]
+struct Values(Vec<Option<Vec<u8>>>);
+
+impl Sink<NoUpdate> for Values {
+    fn outcome(&mut self, _index: usize, outcome: Outcome<'_, NoUpdate>, _pins: Pins<'_>) {
+        self.0.push(match outcome {
+            Outcome::Hit(item) => Some(item.value.to_vec()),
+            _ => None,
+        });
+    }
+}
+
+fn check_groups(index: IndexKind) {
+    let store = open(index, 16 << 20);
+    let is_over = AtomicBool::new(false);
+    let keys: Vec<Vec<u8>> = (0..7).map(|id| format!("group key {id}").into_bytes()).collect();
+    let hash = |key: &[u8]| store.key_hasher().hash(key);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = store.session().expect("a place");
+            let hashed: Vec<_> = keys.iter().map(|key| (hash(key), &key[..])).collect();
+            while !is_over.load(Ordering::Relaxed) {
+                let mut values = Values::default();
+                session.read_snapshot(NOW, &hashed, &mut values);
+                let Values(values) = values;
+                assert!(values.iter().all(|value| *value == values[0]), "half a group: {values:?}");
+            }
+        });
+        let mut session = store.session().expect("a place");
+        for version in 1..if cfg!(miri) { 50 } else { 30_000 } {
+            let (value, version) = (value_of(version), (2 << 32) + version);
+            let change = match version % 4 {
+                0 => ReplicaChange::Delete,
+                _ => ReplicaChange::Put { value: &value, client_flags: 0, expires_at: None },
+            };
+            let replicas = keys.iter().map(|key| {
+                let shard = NonZeroU16::new(2).expect("not 0");
+                Replica { key, hash: hash(key), change, version, shard }
+            });
+            let replicas: Vec<_> = replicas.collect();
+            let mut count = 0;
+            session.install_all(NOW, &replicas, |_, installed| {
+                assert_eq!(installed, Ok(Installed::Newest));
+                count += 1;
+            });
+            assert_eq!(count, keys.len());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    store.validate();
+}
+
+#[test]
+fn a_snapshot_beside_sees_all_of_a_group_or_none() {
+    check_groups(IndexKind::Hash);
+    check_groups(IndexKind::Tree);
+}
+
+#[test]
+fn a_group_without_room_for_all_is_installed_as_far_as_there_is_room() {
+    let store = open(IndexKind::Hash, 16 << 20);
+    let mut session = store.session().expect("a place");
+    let value = vec![7; 100_000];
+    let keys: Vec<[u8; 8]> = (0..1_000).map(u64::to_le_bytes).collect();
+    let replicas = keys.iter().map(|key| {
+        let change = ReplicaChange::Put { value: &value, client_flags: 0, expires_at: None };
+        let hash = store.key_hasher().hash(key);
+        Replica { key, hash, change, version: 5, shard: NonZeroU16::new(1).expect("not 0") }
+    });
+    let replicas: Vec<_> = replicas.collect();
+    let mut results = vec![None; keys.len()];
+    session.install_all(NOW, &replicas, |index, installed| results[index] = Some(installed));
+    let installed = results.iter().take_while(|one| **one == Some(Ok(Installed::Newest))).count();
+    assert!(installed > 50, "{installed}");
+    let full = Some(Err(NotInstalled::OutOfMemory { len_bytes: 100_000 }));
+    assert!(results[installed..].iter().all(|one| *one == full));
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(get(&store, &mut session, key).is_some(), number < installed);
+    }
+}

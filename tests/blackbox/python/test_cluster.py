@@ -105,6 +105,47 @@ def test_increments_of_many_threads_add_up(cluster):
         assert int(reader.get("sum")) == 800
 
 
+def test_reads_of_several_keys_see_all_of_a_write_or_none(cluster):
+    keys = [b"{whole}%d" % number for number in range(7)]
+    with connect(cluster) as own:
+        port = own.get_node_from_key("{whole}0").port
+    is_over = threading.Event()
+
+    def write(seed):
+        with wires.RespWire(port) as wire:
+            for number in range(seed, 1 << 30, 10):
+                pairs = [word for key in keys for word in (key, b"%04d" % (number % 10_000))]
+                wire.send(wires.encode("MSET", *pairs) * 10)
+                assert [wire.line() for _ in range(10)] == [b"+OK\r\n"] * 10
+                if is_over.is_set():
+                    break
+
+    def read(halves):
+        reply_bytes = len(b"*7\r\n") + 7 * len(b"$4\r\n0000\r\n")
+        with wires.RespWire(port) as wire:
+            for _ in range(3000):
+                wire.send(wires.encode("MGET", *keys) * 10)
+                replies = wire.file.read(10 * reply_bytes)
+                for start in range(0, len(replies), reply_bytes):
+                    words = replies[start : start + reply_bytes].split(b"\r\n")[2::2]
+                    if len(set(words)) != 1:
+                        halves.append(words)
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(4)]
+    with wires.RespWire(port) as wire:
+        wire.ask("MSET", *[word for key in keys for word in (key, "0000")])
+    halves = []
+    readers = [threading.Thread(target=read, args=(halves,)) for _ in range(2)]
+    for thread in threads + readers:
+        thread.start()
+    for thread in readers:
+        thread.join()
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not halves
+
+
 def test_reads_of_copies(cluster):
     """READONLY connections to the nodes with a copy; the lag is short."""
     with connect(cluster, load_balancing_strategy=LoadBalancingStrategy.ROUND_ROBIN) as reader:

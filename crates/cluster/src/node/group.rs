@@ -27,8 +27,11 @@
 //!     group are on all copies: the value that it deletes may be one of them, under another name
 //!     (K21). A write that was computed on a held one is held until that one leaves, or until it is
 //!     on all copies if the two do not fit into a datagram.
+//! H5: the writes of one frame are in the replica store together, once all targets have each of
+//!     them: a read of several keys sees all of them or none (K11).
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use base::Instant;
 
@@ -38,6 +41,7 @@ use crate::node::primary::{Pending, Primary};
 use crate::node::requests::{fits_with_chain, to_client};
 use crate::node::shards::ShardState;
 use crate::node::{Action, Node, pending};
+use crate::record::Entry;
 use crate::replica_store::ReplicaStore;
 
 /// Groups that no longer fit into a datagram (H4).
@@ -130,6 +134,7 @@ fn send_group<S: ReplicaStore>(
         let Some(pending) = primary.pending.get_mut(version) else { continue };
         pending.is_held = false;
         pending.goes_with = Some(last).filter(|last| last != version);
+        pending.ends_group = *version == last && versions.len() > 1;
         pending.landed_at = now;
         if node.durable.takes_entries() {
             pending.entry.append(&mut bytes);
@@ -173,6 +178,49 @@ pub(super) fn send_behind<S: ReplicaStore>(
         behind.append(&mut primary.loose.behind);
         primary.loose.behind = behind;
     }
+}
+
+/// The write's group, if it is to be installed now or later (H5); `None`: it goes alone, or is
+/// installed.
+pub(super) fn to_install<S: ReplicaStore>(
+    node: &Node<S>,
+    shard: ShardId,
+    version: Version,
+) -> Option<ToInstall> {
+    let primary = node.shards.primary(shard)?;
+    let pending = primary.pending.get(&version)?;
+    if pending.is_installed || pending.goes_with.is_none() && !pending.ends_group {
+        return None;
+    }
+    let last = pending.goes_with.unwrap_or(version);
+    let (is_log, mut writes) = (node.durable.is_replica_store(), Vec::new());
+    for (version, one) in primary.pending.range(..=last).rev() {
+        if *version != last && one.goes_with != Some(last) {
+            break;
+        }
+        let is_ready = one.is_everywhere() && !one.is_held && (is_log || one.is_written);
+        if !is_ready {
+            return Some(ToInstall::Later);
+        }
+        writes.push((*version, one.entry.clone()));
+    }
+    writes.reverse();
+    let first = writes.first()?.0;
+    let is_on_others = primary.pending.range(first..=last).any(|(_, one)| {
+        one.after.is_some_and(|base| base < first && primary.pending.contains_key(&base)) // N5
+    });
+    match is_on_others || !node.has_copies(shard) {
+        true => Some(ToInstall::Later),
+        false => Some(ToInstall::Now(writes)),
+    }
+}
+
+/// What becomes of a group whose writes are installed together.
+pub(super) enum ToInstall {
+    /// A target misses one of them, or a write that one was computed on is still under way.
+    Later,
+    /// All of them, oldest first.
+    Now(Vec<(Version, Arc<Entry>)>),
 }
 
 impl ShardState {

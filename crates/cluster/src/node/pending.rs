@@ -6,6 +6,8 @@
 //!             └─┘ late: sent again (`sending`), or given up (`overdue`)
 //! ```
 
+use std::sync::Arc;
+
 use base::Instant;
 
 use crate::configuration::{Role, Shard};
@@ -13,11 +15,12 @@ use crate::ids::{NodeId, ShardId, Version};
 use crate::message::{Message, Outcome, Request};
 use crate::node::durable::Held;
 use crate::node::filling::Filling;
+use crate::node::group::ToInstall;
 use crate::node::primary::{Pending, Primary};
 use crate::node::requests::{answer, to_client};
 use crate::node::shards::ShardState;
 use crate::node::{Action, Node, durable, group, requests};
-use crate::record::BlockId;
+use crate::record::{BlockId, Entry};
 use crate::replica_store::{Installed, ReplicaStore};
 use crate::settings::after;
 
@@ -109,8 +112,28 @@ pub(super) fn written<S: ReplicaStore>(
 }
 
 /// If a write is on all targets (N2), makes it visible and answers it; then does the same for the
-/// writes that were computed on it.
+/// writes that were computed on it. The writes of a group become visible together (H5 of `group`).
 pub(super) fn complete<S: ReplicaStore>(
+    node: &mut Node<S>,
+    shard: ShardId,
+    version: Version,
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    match group::to_install(node, shard, version) {
+        None => complete_one(node, shard, version, now, actions),
+        Some(ToInstall::Later) => {}
+        Some(ToInstall::Now(writes)) => {
+            let (versions, entries): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
+            install(node, shard, (&versions, &entries), now, actions);
+            if !node.durable.is_replica_store() {
+                versions.iter().for_each(|one| complete_one(node, shard, *one, now, actions));
+            }
+        }
+    }
+}
+
+fn complete_one<S: ReplicaStore>(
     node: &mut Node<S>,
     shard: ShardId,
     version: Version,
@@ -209,19 +232,37 @@ fn write_to_replica_store<S: ReplicaStore>(
         return;
     }
     let entry = pending.entry.clone();
-    if node.replica_store.install(entry) == Installed::NoRoom {
-        if let Some(primary) = node.shards.primary_mut(shard) {
-            primary.crowded_at = Some(now);
+    install(node, shard, (&[version], &[entry]), now, actions);
+}
+
+/// Installs writes together. Where the replica store is the log, each is completed once it is on
+/// the medium; without room for all, they are tried again with the next tick that finds them late.
+fn install<S: ReplicaStore>(
+    node: &mut Node<S>,
+    shard: ShardId,
+    (versions, entries): (&[Version], &[Arc<Entry>]),
+    now: Instant,
+    actions: &mut Vec<Action>,
+) {
+    let installed = match entries {
+        [one] => node.replica_store.install(one.clone()),
+        several => node.replica_store.install_all(several),
+    };
+    let Some(primary) = node.shards.primary_mut(shard) else { return };
+    let is_log = node.durable.is_replica_store();
+    if is_log && installed == Installed::NoRoom {
+        primary.crowded_at = Some(now);
+        return;
+    }
+    for version in versions {
+        if let Some(pending) = primary.pending.get_mut(version) {
+            pending.is_installed = true;
         }
-        return; // Tried again with the next tick that finds it late.
     }
-    if let Some(primary) = node.shards.primary_mut(shard)
-        && let Some(pending) = primary.pending.get_mut(&version)
-    {
-        pending.is_installed = true;
+    for version in versions.iter().filter(|_| is_log) {
+        node.durable.count_change();
+        durable::when_durable(node, Held::Written { shard, version: *version }, now, actions);
     }
-    node.durable.count_change();
-    durable::when_durable(node, Held::Written { shard, version }, now, actions);
 }
 
 /// Gives the writes under way new targets, and sends them what they miss.

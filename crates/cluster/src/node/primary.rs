@@ -94,9 +94,11 @@ pub(super) struct Pending {
     pub(super) is_held: bool,
     /// The last write of its group, if that is another one.
     pub(super) goes_with: Option<Version>,
+    /// Whether it is the last write of a group of several.
+    pub(super) ends_group: bool,
     /// Whether another write was computed on this one.
     pub(super) is_base: bool,
-    /// Whether the replica store, which is the log, has it already.
+    /// Whether the replica store has it already.
     pub(super) is_installed: bool,
     /// Whether the node's own log has it.
     pub(super) is_written: bool,
@@ -218,6 +220,7 @@ impl Pending {
             targets: Vec::new(),
             is_held: false,
             goes_with: None,
+            ends_group: false,
             is_base: false,
             is_installed: false,
             is_written: false,

@@ -204,17 +204,20 @@ impl<'a> Chain<'a> {
     /// (K9), and to `version` at least (K1).
     #[inline]
     pub fn finish_with(self, version: u64) {
-        debug_assert!(self.owns_lock);
         let version = version.max(self.word.next_version());
-        self.index.memory[self.head].unlock(version);
-        std::mem::forget(self);
+        self.end(version);
     }
 
     /// Ends a change: advances the version (K1), and releases the lock if this chain owns it.
     #[inline]
     pub fn finish(self) {
-        let bucket = &self.index.memory[self.head];
         let version = self.word.next_version();
+        self.end(version);
+    }
+
+    #[inline]
+    fn end(self, version: u64) {
+        let bucket = &self.index.memory[self.head];
         if self.owns_lock {
             bucket.unlock(version);
         } else {

@@ -51,7 +51,7 @@ use store::{Item, NoSession, NoUpdate, Op, Outcome, Request, Session, Sink, Stor
 use clearing::Clearing;
 use crew::Crew;
 use finding::{Finding, Found as FoundKey};
-use installing::install_in;
+use installing::{install_all_in, install_in};
 use keeping::Keeping;
 use remembered::{RECENT_BYTES, RECENT_MAX_BYTES, Remembered, Why};
 
@@ -317,6 +317,23 @@ impl State {
         installed
     }
 
+    fn install_all(&mut self, shard: ShardId, entries: &[Arc<Entry>]) -> Installed {
+        if self.takes_nothing() {
+            return Installed::NoRoom;
+        }
+        self.recall(shard);
+        let number = self.numbers.of(shard);
+        let State { store, session, now, shards, .. } = self;
+        let remembered = shards.entry(shard).or_default();
+        let hash = |key: &[u8]| store.key_hasher().hash(key);
+        let is_full = install_all_in(session, *now, remembered, (entries, number), hash);
+        self.refused_count += u64::from(is_full);
+        if self.keeping.is_some() {
+            self.used.insert(shard);
+        }
+        if is_full { Installed::NoRoom } else { Installed::Newest }
+    }
+
     /// A record that had to be written could not be: no entry is taken until it is.
     fn takes_nothing(&self) -> bool {
         self.is_broken || self.keeping.as_ref().is_some_and(Keeping::is_stuck)
@@ -556,6 +573,16 @@ impl ReplicaStore for ServerReplicaStore {
             true => state.flush(entry.shard, entry.version),
             false => state.install(&entry.as_plain(), Some(&entry.key)),
         }
+    }
+
+    fn install_all(&mut self, entries: &[Arc<Entry>]) -> Installed {
+        let Some(first) = entries.first() else { return Installed::Newest };
+        let is_plain = entries.iter().all(|one| !one.is_flush && one.shard == first.shard);
+        if is_plain && !self.state.get_mut().clearing.has(first.shard) {
+            return self.state.get_mut().install_all(first.shard, entries);
+        }
+        let mut installed = entries.iter().map(|entry| self.install(entry.clone()));
+        installed.find(|one| *one == Installed::NoRoom).unwrap_or(Installed::Newest)
     }
 
     fn install_plain(&mut self, plain: &Plain<'_>) -> Installed {

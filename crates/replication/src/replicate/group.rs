@@ -17,7 +17,7 @@
 //! # Invariants
 //! P1: while a shard is held, only the holder's requests are executed on it: a group is atomic
 //!     among all requests that go through the control thread. Reads that workers execute see what
-//!     all copies have, so possibly half of a group (K11).
+//!     all copies have: of a group that fits into a datagram all or nothing (K11).
 //! P2: no client gets an answer from a group that is not good: its changes may or may not take
 //!     effect.
 //! P3: outcomes keep values beside the ledger, so few of them wait at a time: a call that has kept

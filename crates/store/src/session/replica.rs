@@ -7,6 +7,7 @@
 //! ```
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use base::{KeyHash, UnixMillis};
 use index::hash::IndexFull;
@@ -16,12 +17,13 @@ use super::deletes::make_room_for_delete;
 use super::durable::{note_published, write_delete};
 use super::execute::{Call, NO_GUESS};
 use super::find::{find_locked, find_ordered_entry};
+use super::kept_room::Room;
 use super::ordered::has_nodes_now;
 use super::ordered_walk::collect_step;
 use super::pace::reclaim_in_step;
 use super::place::queue_for;
 use super::resize::settle_chunk;
-use super::several::prefetch_likely_entry;
+use super::several::{lock_keys, prefetch_likely_entry};
 use super::{Local, Session};
 use crate::entry::{Entry, Header, Kind, Meta, Shape, body_checksum};
 use crate::inner::Inner;
@@ -100,7 +102,7 @@ impl Session {
         replica: &Replica<'_>,
     ) -> Result<Installed, NotInstalled> {
         let Session { inner, local } = self;
-        debug_assert!(local.held.is_empty(), "I2: replicas are installed one by one");
+        debug_assert!(local.held.is_empty(), "under locks it is `install_all`");
         let durable = inner.durable.clone();
         if let Some(durable) = &durable {
             if durable.is_refusing() {
@@ -108,15 +110,7 @@ impl Session {
             }
             durable.begin(local.place);
         }
-        let Replica { key, hash, version, shard, .. } = *replica;
-        let call = Call { inner, now, request_index: 0, guess: NO_GUESS };
-        let installed = match replica.change {
-            ReplicaChange::Put { value, client_flags, expires_at } => {
-                let meta = Meta { version, client_flags, expires_at };
-                install_put(local, call, hash, Put { key, value, meta, shard })
-            }
-            ReplicaChange::Delete => install_delete(local, inner, now, replica),
-        };
+        let installed = install_one(local, inner, now, replica);
         note_published(local, inner);
         inner.epochs.quiesce(local.place);
         settle_chunk(local, inner, 1);
@@ -127,6 +121,31 @@ impl Session {
         }
         local.publish_counts(inner);
         installed
+    }
+
+    /// Installs replicas of several keys, in their order, and reports the result of each as
+    /// [`Session::install`] would. [`Session::read_snapshot`] sees all of them or none (K11).
+    /// Without room for all they are installed one by one.
+    pub fn install_all(
+        &mut self,
+        now: UnixMillis,
+        replicas: &[Replica<'_>],
+        mut report: impl FnMut(usize, Result<Installed, NotInstalled>),
+    ) {
+        let hashes: Vec<KeyHash> = replicas.iter().map(|replica| replica.hash).collect();
+        let lens_bytes = replicas.iter().filter_map(Replica::entry_len_max_bytes);
+        let mut locked = lock_keys(self, now, &hashes, Room::of(lens_bytes));
+        let mut left = Vec::new();
+        for (index, replica) in replicas.iter().enumerate() {
+            match locked.install(now, replica) {
+                Some(Ok(installed)) => report(index, Ok(installed)),
+                Some(Err(_)) | None => left.push(index),
+            }
+        }
+        drop(locked);
+        for index in left {
+            report(index, self.install(now, &replicas[index]));
+        }
     }
 
     /// Does a bounded step of a walk that removes the entries for which `is_gone` returns true,
@@ -167,6 +186,24 @@ impl Session {
             }
             inner.epochs.quiesce(local.place);
         }
+    }
+}
+
+/// Installs a replica, under a lock that the session holds or takes.
+pub(super) fn install_one(
+    local: &mut Local,
+    inner: &Arc<Inner>,
+    now: UnixMillis,
+    replica: &Replica<'_>,
+) -> Result<Installed, NotInstalled> {
+    let Replica { key, hash, version, shard, .. } = *replica;
+    let call = Call { inner, now, request_index: 0, guess: NO_GUESS };
+    match replica.change {
+        ReplicaChange::Put { value, client_flags, expires_at } => {
+            let meta = Meta { version, client_flags, expires_at };
+            install_put(local, call, hash, Put { key, value, meta, shard })
+        }
+        ReplicaChange::Delete => install_delete(local, inner, now, replica),
     }
 }
 

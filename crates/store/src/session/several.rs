@@ -21,12 +21,14 @@ use super::find::{find, find_locked, see_live};
 use super::kept_room::{HasRoom, Room, keep_room};
 use super::ordered::have_nodes_for;
 use super::pace::quiesce_after_reads;
+use super::replica::install_one;
 use super::resize::settle_chunk;
 use super::{Changes, Session};
 use crate::entry::{HEADER_BYTES, Seen};
 use crate::inner::Inner;
 use crate::pin::Pins;
 use crate::prefetch::Near;
+use crate::replica::{Installed, NotInstalled, Replica};
 use crate::request::{LastUse, Op, Outcome, Request, Sink, Update};
 
 /// Optimistic attempts before the locks are taken.
@@ -208,6 +210,27 @@ impl LockedSession<'_> {
                 }
             }
         }
+    }
+
+    /// Installs a replica of a locked key; `None`: there is no room for all that was announced.
+    ///
+    /// # Panics
+    /// If the key's lock is not held: that is a bug of the caller.
+    pub(super) fn install(
+        &mut self,
+        now: UnixMillis,
+        replica: &Replica<'_>,
+    ) -> Option<Result<Installed, NotInstalled>> {
+        let has_room = self.has_room();
+        let Session { inner, local } = &mut *self.session;
+        assert!(local.held.has(inner.index.head_of(replica.hash)), "K11: the key was not locked");
+        if let Some(durable) = &inner.durable {
+            if durable.is_refusing() {
+                return Some(Err(NotInstalled::Unwritable));
+            }
+            durable.begin(local.place);
+        }
+        has_room.then(|| install_one(local, inner, now, replica))
     }
 
     /// The changes made under these locks; as [`Session::take_changes`].

@@ -58,6 +58,26 @@ fn nothing_of_a_group_leaves_before_the_last_and_then_all_does_at_once() {
     bench.expect(&[(2000, value("vvvv"))]);
 }
 
+/// The backups acknowledge the writes of one frame one by one.
+#[test]
+fn a_group_is_visible_at_the_primary_once_all_of_it_is_on_all_copies() {
+    let mut bench = Bench::new();
+    bench.ask_group(3, 4);
+    bench.release();
+    let primary = bench.nodes[0].shards.primary(SHARD).expect("it is");
+    let versions: Vec<Version> = primary.pending.keys().copied().collect();
+    for (count, version) in versions.into_iter().enumerate() {
+        for backup in [1, 2] {
+            assert_eq!(bench.held_by(0, 3), 0, "{count} writes are on all copies (H5)");
+            let blocks = vec![BlockId { shard: SHARD, version, block: 0 }];
+            let message = Message::Acked { term: Term(1), blocks };
+            bench.input(0, Event::Message { from: Peer::Node(id(backup)), message });
+        }
+    }
+    assert_eq!(bench.held_by(0, 3), 3);
+    bench.expect(&[(1010, Outcome::Done), (1011, Outcome::Done), (1012, Outcome::Done)]);
+}
+
 #[test]
 fn what_is_read_in_a_group_is_known_at_once() {
     let mut bench = Bench::new();

@@ -107,6 +107,7 @@ impl Pair {
             30..40 => self.compare_above(shard, commit),
             40..45 => self.compare_parts(shard),
             45..48 => self.flush(shard),
+            48..90 => self.install_group(shard),
             kind => {
                 // Above CommitVer in any order, as a node receives them.
                 let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
@@ -148,6 +149,23 @@ impl Pair {
             self.tested.take_done(&mut self.done);
         }
         installed
+    }
+
+    /// Installs puts and deletes of some keys, of which two may be the same, as a group.
+    fn install_group(&mut self, shard: ShardId) {
+        let mut entries = Vec::new();
+        for _ in 0..1 + self.rng.below(5) {
+            let number = self.rng.below(2_000 / SHARDS) * SHARDS + u64::from(shard.0);
+            let next = self.pending.iter().copied().max().unwrap_or(0) + 1;
+            let entry = put(shard, &format!("key {number}"), next);
+            entries.push(match self.rng.below(4) {
+                0 => Arc::new(Entry { value: None, client_flags: 0, ..(*entry).clone() }),
+                _ => entry,
+            });
+            let place = self.rng.below(self.pending.len() as u64) as usize;
+            self.pending[place] = next + 1;
+        }
+        assert_eq!(self.tested.install_all(&entries), self.model.install_all(&entries));
     }
 
     fn flush(&mut self, shard: ShardId) {
