@@ -151,9 +151,10 @@ fn check_churn(config: StoreConfig) {
     store.validate();
     let stats = store.stats();
     // Slow threads flush and expire so much that no live item has to be evicted: then entries are
-    // copied.
+    // copied. A lossy index has so few items that whole segments die.
     let emptied = stats.evicted_by_log + stats.reinserted + stats.dead_space_copied_bytes;
-    assert!(mode == Mode::Clean || emptied > 0, "segments were emptied: {stats:?}");
+    let made_room = emptied + stats.evicted_by_index;
+    assert!(mode == Mode::Clean || made_room > 0, "room was made: {stats:?}");
     assert!(mode == Mode::Evict || stats.evicted_by_log + stats.evicted_by_index == 0);
 }
 
