@@ -42,7 +42,7 @@ use super::answers::{Answers, Pending, Shape};
 use super::outgoing::{Origin, Outgoing, Outlet};
 use super::page::{KeyTooLong, Page};
 use super::sessions::NoMemory;
-use super::{Clock, Shop};
+use super::{Clock, NativeState};
 use placed::Placed;
 
 /// The batch of one worker in the making. `'a` is the lifetime of the received bytes.
@@ -52,7 +52,7 @@ pub struct Batch<'b, 'a, 'k, T> {
     /// Hash, limits, counters.
     pub core: &'b Core,
     /// The state that all workers share.
-    pub shop: &'b Shop,
+    pub state: &'b NativeState,
     /// The round's times.
     pub clock: Clock,
     /// Where replies are written.
@@ -75,7 +75,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
     pub fn new(
         engine: &'b mut (dyn Engine + 'b),
         core: &'b Core,
-        (shop, clock): (&'b Shop, Clock),
+        (state, clock): (&'b NativeState, Clock),
         out: Outgoing<'b, 'k, T>,
         items: &'b mut [u8],
     ) -> Batch<'b, 'a, 'k, T> {
@@ -95,7 +95,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             placed,
             engine,
             core,
-            shop,
+            state,
             clock,
             out,
             items,
@@ -258,7 +258,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
     /// Asks the session whether to execute a write; answers repetitions of earlier ones (I3).
     fn admit(&mut self, sequence: u32) -> bool {
         let origin = *self.origin();
-        let budget = self.shop.sessions.budget();
+        let budget = self.state.sessions.budget();
         let admission = origin.session.once().admit(sequence, budget);
         self.follow(sequence, admission)
     }
@@ -266,7 +266,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
     /// The same without admitting it.
     pub(super) fn may_execute(&mut self, sequence: u32) -> bool {
         let origin = *self.origin();
-        let budget = self.shop.sessions.budget();
+        let budget = self.state.sessions.budget();
         let looked = origin.session.once().look(sequence, budget);
         self.follow(sequence, looked)
     }
@@ -427,7 +427,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
         }
         let origin = *self.origin();
         let name = (origin.session.id, sequence);
-        let outcome = self.shop.transfers.accept(self.clock.monotonic, name, part, set.value);
+        let outcome = self.state.transfers.accept(self.clock.monotonic, name, part, set.value);
         match outcome {
             PartOutcome::Taken { missing_bytes } => self.direct(&Reply {
                 number: Some(missing_bytes as i64),

@@ -40,7 +40,7 @@ const RETRY_AFTER_US: u32 = 1_000;
 
 /// The state that all workers share for native clients.
 #[derive(Debug)]
-pub struct Shop {
+pub struct NativeState {
     /// The sessions of the clients.
     pub sessions: Sessions,
     /// Values that arrive in parts.
@@ -83,7 +83,7 @@ pub struct Caller<'f> {
     pub frame: &'f Frame<'f>,
 }
 
-impl Shop {
+impl NativeState {
     /// Sets the number of threads that receive datagrams.
     pub fn set_dispatcher_count(&self, dispatcher_count: usize) {
         self.dispatcher_count.store(dispatcher_count, Ordering::Relaxed);
@@ -271,7 +271,7 @@ fn cookie_slot(clock: Clock) -> u64 {
     clock.uptime_ms() / COOKIE_SLOT_MS
 }
 
-impl NativeClients for Shop {
+impl NativeClients for NativeState {
     fn connected(&self, counted: NativeTotals) -> NativeTotals {
         NativeTotals {
             sessions: self.sessions.count() as u64,

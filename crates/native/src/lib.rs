@@ -2,10 +2,11 @@
 //! counters as the other protocols.
 //!
 //! ```text
-//!  UDP group ─▶ worker's ports ─▶ zones  ─┐                         ┌─▶ frames, sendmmsg
-//!                                         ├─▶ desk ─▶ batch ─▶ store ┤
-//!  Unix socket ─▶ worker's rings ─▶ arena ┘    │                     └─▶ frames, rings
-//!                                              └─ Shop: sessions, transfers, cookies (all workers)
+//!  UDP group ─▶ worker's ports ─▶ zones  ─┐                                 ┌─▶ frames, sendmmsg
+//!                                         ├─▶ FrameHandler ─▶ batch ─▶ store ┤
+//!  Unix socket ─▶ worker's rings ─▶ arena ┘    │                            └─▶ frames, rings
+//!                                              └─ NativeState, of all workers: sessions,
+//!                                                 transfers, cookies
 //! ```
 //!
 //! Requests are parsed where they landed, and replies are written directly into the outgoing
@@ -23,7 +24,7 @@
 
 pub mod answers;
 pub mod batch;
-pub mod desk;
+pub mod frame_handler;
 pub mod greet;
 pub mod outgoing;
 pub mod page;
@@ -49,7 +50,7 @@ use sessions::Sessions;
 use store::IndexKind;
 use wire::native::{Cookies, TagKey, Welcome};
 
-use desk::{Desk, Service};
+use frame_handler::{FrameHandler, Service};
 use ports::{AnyPort, Ports};
 use runtime::core::Core;
 use runtime::engine::Engine;
@@ -60,7 +61,7 @@ use shm_places::ShmPlaces;
 use transfers::Transfers;
 use udp::Helm;
 
-pub use greet::{Shop, Terms};
+pub use greet::{NativeState, Terms};
 
 /// Length of the longest frame of any transport.
 pub const FRAME_MAX_BYTES: usize = 64 << 10;
@@ -96,9 +97,9 @@ pub fn read_key(path: &Path) -> Result<TagKey, StartError> {
     TagKey::from_hex(&text).map_err(|error| refused(error.to_string()))
 }
 
-impl Shop {
+impl NativeState {
     /// Opens the state that the workers of a server share for native clients.
-    pub fn open(shared: &Shared, key: Option<TagKey>) -> Result<Shop, StartError> {
+    pub fn open(shared: &Shared, key: Option<TagKey>) -> Result<NativeState, StartError> {
         let config = shared.config();
         let mut secret = [0; wire::native::COOKIE_SECRET_LEN_BYTES];
         fill_random(&mut secret)
@@ -117,7 +118,7 @@ impl Shop {
             features: if has_ranges { Welcome::RANGES } else { 0 },
         };
         let budget = shared.buffer_budget();
-        Ok(Shop {
+        Ok(NativeState {
             sessions: Sessions::new(
                 config.max_connections,
                 Arc::clone(budget),
@@ -142,8 +143,8 @@ fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
 
 /// One worker's native side.
 pub struct Native {
-    shop: Arc<Shop>,
-    desk: Desk,
+    state: Arc<NativeState>,
+    frame_handler: FrameHandler,
     ports: Ports,
     shm: ShmPort,
     /// The steering handles, one for each way that datagrams arrive; only one worker has them.
@@ -153,9 +154,10 @@ pub struct Native {
 
 impl Native {
     /// A side that serves the datagrams of these ports.
-    pub fn new(shop: Arc<Shop>, ports: Vec<AnyPort>) -> Native {
-        let (desk, ports, shm) = (Desk::default(), Ports::new(ports), ShmPort::default());
-        Native { shop, desk, ports, shm, helms: Vec::new(), swept_at_ms: 0 }
+    pub fn new(state: Arc<NativeState>, ports: Vec<AnyPort>) -> Native {
+        let (frame_handler, ports, shm) =
+            (FrameHandler::default(), Ports::new(ports), ShmPort::default());
+        Native { state, frame_handler, ports, shm, helms: Vec::new(), swept_at_ms: 0 }
     }
 
     /// Makes this side steer datagrams to threads.
@@ -169,7 +171,7 @@ impl Native {
     pub fn steer(&self, dispatcher_count: usize) {
         for helm in &self.helms {
             match helm.steer(dispatcher_count) {
-                Ok(()) => self.shop.set_dispatcher_count(dispatcher_count),
+                Ok(()) => self.state.set_dispatcher_count(dispatcher_count),
                 // The previous threads continue to serve them.
                 Err(error) => tracing::warn!("native datagrams stay with their threads: {error}"),
             }
@@ -183,9 +185,9 @@ impl Native {
 
     /// Serves the datagrams that have arrived at a port.
     pub fn serve_port(&mut self, index: usize, engine: &mut dyn Engine, core: &Core) {
-        let Native { shop, desk, ports, .. } = self;
+        let Native { state, frame_handler, ports, .. } = self;
         let clock = Clock::now(&core.shared);
-        ports.serve(index, desk, &mut Service { engine, core, shop, clock });
+        ports.serve(index, frame_handler, &mut Service { engine, core, state, clock });
     }
 
     /// Serves the ports that are due, whatever the poller reports. Returns whether some still are.
@@ -205,24 +207,24 @@ impl Native {
         if self.shm.is_empty() {
             return false;
         }
-        let Native { shop, desk, shm, .. } = self;
+        let Native { state, frame_handler, shm, .. } = self;
         if !shm.collect() {
-            shm.sweep(shop);
+            shm.sweep(state);
             return false;
         }
         let clock = Clock::now(&core.shared);
-        shm.serve(desk, &mut Service { engine, core, shop, clock });
+        shm.serve(frame_handler, &mut Service { engine, core, state, clock });
         true
     }
 
     /// Accepts a client in shared memory, if one waits.
     pub fn accept_shm(&self, door: &mut ShmDoor) -> std::io::Result<AtDoor> {
-        door.accept(&self.shop.sessions)
+        door.accept(&self.state.sessions)
     }
 
     /// Takes a client in shared memory in; returns its place.
     pub fn adopt(&mut self, guest: ShmGuest) -> Option<usize> {
-        self.shm.adopt(guest, &self.shop)
+        self.shm.adopt(guest, &self.state)
     }
 
     /// The number of its clients in shared memory.
@@ -247,7 +249,7 @@ impl Native {
 
     /// Notes that the doorbell of a client was rung.
     pub fn hear(&mut self, slot: usize) {
-        self.shm.hear(slot, &self.shop);
+        self.shm.hear(slot, &self.state);
     }
 
     /// Sends replies again for which the kernel had no room. Returns whether some are still unsent.
@@ -270,9 +272,9 @@ impl Native {
         }
         self.swept_at_ms = clock.uptime_ms();
         if core.worker.index() == 0 {
-            self.shop.sweep(clock);
+            self.state.sweep(clock);
         }
-        self.desk.known.sweep();
+        self.frame_handler.known.sweep();
         self.ports.keep_house(core);
     }
 
@@ -282,7 +284,7 @@ impl Native {
             self.serve_port(index, engine, core);
         }
         self.serve_shm(engine, core);
-        self.shm.close(&self.shop);
+        self.shm.close(&self.state);
         self.ports = Ports::new(Vec::new());
         self.helms.clear();
     }

@@ -1,8 +1,8 @@
 //! A datagram port of a worker: a transport, the zone that it fills, and the overload rule.
 //!
 //! ```text
-//!  kernel's queue ──receive──▶ zone ──▶ desk ──▶ send queue ──flush──▶ clients
-//!   │▒▒▒▒▒▒▒▒▒│▒▒▒▒▒▒│                    └─▶ busy, while the queue is too long (K18)
+//!  kernel's queue ──receive──▶ zone ──▶ FrameHandler ──▶ send queue ──flush──▶ clients
+//!   │▒▒▒▒▒▒▒▒▒│▒▒▒▒▒▒│                       └─▶ busy, while the queue is too long (K18)
 //!   0        1/2    3/4
 //! ```
 //!
@@ -21,7 +21,7 @@ use landing::{Completion, SendError, Sender, Transport, Zone, ZoneSize};
 use runtime::core::Core;
 use wire::native::{Frame, FrameError};
 
-use super::desk::{Desk, Service};
+use super::frame_handler::{FrameHandler, Service};
 use super::outgoing::Outlet;
 
 /// The longest datagram, to receive and to send.
@@ -109,17 +109,17 @@ impl<T: Source> Port<T> {
     }
 
     /// Receives, executes and answers. Returns whether any datagram had arrived.
-    pub fn serve(&mut self, desk: &mut Desk, service: &mut Service<'_>) -> bool {
+    pub fn serve(&mut self, frame_handler: &mut FrameHandler, service: &mut Service<'_>) -> bool {
         let mut burst_count = 0;
         while burst_count < BURSTS_MAX && self.receive() {
             burst_count += 1;
             let Port { zone, completions, transport, .. } = self;
-            desk.serve(service, arrivals(zone, completions), &mut PortOutlet(transport));
+            frame_handler.serve(service, arrivals(zone, completions), &mut PortOutlet(transport));
             self.zone.release_taken();
             self.flush(service.core);
         }
         if burst_count == BURSTS_MAX {
-            self.shed(desk, service);
+            self.shed(frame_handler, service);
         }
         self.is_due = !self.transport.may_sleep();
         burst_count > 0
@@ -127,7 +127,7 @@ impl<T: Source> Port<T> {
 
     /// Answers frames busy while the kernel's queue is too long.
     #[cold]
-    fn shed(&mut self, desk: &mut Desk, service: &mut Service<'_>) {
+    fn shed(&mut self, frame_handler: &mut FrameHandler, service: &mut Service<'_>) {
         for _ in 0..SHED_BURSTS_MAX {
             let queue = self.transport.kernel_queue();
             let is_high = queue.is_ok_and(|queue| self.pressure.update(&queue));
@@ -135,7 +135,7 @@ impl<T: Source> Port<T> {
                 return;
             }
             let Port { zone, completions, transport, .. } = self;
-            desk.shed(service, arrivals(zone, completions), &mut PortOutlet(transport));
+            frame_handler.shed(service, arrivals(zone, completions), &mut PortOutlet(transport));
             self.zone.release_taken();
             self.flush(service.core);
         }

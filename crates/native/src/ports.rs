@@ -6,7 +6,7 @@ use landing::udp::Udp;
 use landing::uring::UringUdp;
 use runtime::core::Core;
 
-use super::desk::{Desk, Service};
+use super::frame_handler::{FrameHandler, Service};
 use super::port::Port;
 
 /// A port of some transport.
@@ -59,9 +59,14 @@ impl Ports {
     }
 
     /// Serves the datagrams that arrived at one port. Returns whether there were any.
-    pub fn serve(&mut self, index: usize, desk: &mut Desk, service: &mut Service<'_>) -> bool {
+    pub fn serve(
+        &mut self,
+        index: usize,
+        frame_handler: &mut FrameHandler,
+        service: &mut Service<'_>,
+    ) -> bool {
         let Some(any) = self.0.get_mut(index) else { return false };
-        let has_served = with_port!(any, port => port.serve(desk, service));
+        let has_served = with_port!(any, port => port.serve(frame_handler, service));
         if has_served {
             self.publish_counts(service.core);
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  acceptor (worker 0) ── ServerEnd ──▶ a worker, in turn
-//!  rings of its clients ──copied──▶ arena ──▶ desk ──▶ rings ──publish──▶ clients
+//!  rings of its clients ──copied──▶ arena ──▶ FrameHandler ──▶ rings ──publish──▶ clients
 //!                                                └──▶ unsent, while a ring is full
 //! ```
 //!
@@ -35,8 +35,8 @@ use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, HangUp, Ri
 use landing::{Lane, Sender};
 use runtime::shm_client::{SLOT_BITS, ShmClient, ShmGuest};
 
-use super::desk::{Desk, Service};
-use super::greet::Shop;
+use super::frame_handler::{FrameHandler, Service};
+use super::greet::NativeState;
 use super::outgoing::Outlet;
 use super::sessions::Sessions;
 use super::shm_places::CLIENTS_MAX;
@@ -222,11 +222,11 @@ impl ShmPort {
     }
 
     /// Takes a client in; returns its place, unless there are too many.
-    pub fn adopt(&mut self, guest: ShmGuest, shop: &Shop) -> Option<usize> {
-        let place = shop.shm_places.take()?;
+    pub fn adopt(&mut self, guest: ShmGuest, state: &NativeState) -> Option<usize> {
+        let place = state.shm_places.take()?;
         let ShmGuest { end, serial, booked } = guest;
         let lane = Lane((serial << SLOT_BITS) | place);
-        shop.shm_count.fetch_add(1, Ordering::Relaxed);
+        state.shm_count.fetch_add(1, Ordering::Relaxed);
         let unsent = VecDeque::new();
         Some(self.take_in(ShmClient { end, lane, unsent, is_gone: false, _booked: booked }))
     }
@@ -262,33 +262,33 @@ impl ShmPort {
     }
 
     /// Notes that a client's doorbell was rung, or that the client has left.
-    pub fn hear(&mut self, slot: usize, shop: &Shop) {
+    pub fn hear(&mut self, slot: usize, state: &NativeState) {
         let Some(Some(client)) = self.clients.get_mut(slot) else { return };
         if let Err(error) = client.end.hear() {
             client.part(&error);
-            self.forget(slot, shop);
+            self.forget(slot, state);
         }
     }
 
-    fn forget(&mut self, slot: usize, shop: &Shop) {
+    fn forget(&mut self, slot: usize, state: &NativeState) {
         let Some(client) = self.clients[slot].take() else { return };
         self.client_count -= 1;
-        shop.shm_count.fetch_sub(1, Ordering::Relaxed);
-        shop.shm_places.give_back(client.lane.0 & SLOT_MASK);
-        shop.end_peer(client.lane.into());
+        state.shm_count.fetch_sub(1, Ordering::Relaxed);
+        state.shm_places.give_back(client.lane.0 & SLOT_MASK);
+        state.end_peer(client.lane.into());
     }
 
     /// Executes and answers the collected frames.
-    pub fn serve(&mut self, desk: &mut Desk, service: &mut Service<'_>) {
+    pub fn serve(&mut self, frame_handler: &mut FrameHandler, service: &mut Service<'_>) {
         let ShmPort { clients, arena, frames, .. } = self;
         let arena = &**arena;
         let arrivals =
             frames.iter().map(|frame| (Sender::lane(frame.lane), &arena[frame.start..frame.end]));
-        desk.serve(service, arrivals, &mut ShmOutlet(clients));
+        frame_handler.serve(service, arrivals, &mut ShmOutlet(clients));
         for client in self.clients.iter_mut().flatten() {
             client.end.publish();
         }
-        self.sweep(service.shop);
+        self.sweep(service.state);
     }
 
     /// Polls all rings: copies their frames to the arena. Returns whether there were any.
@@ -319,10 +319,10 @@ impl ShmPort {
     }
 
     /// Drops clients that were found to have left.
-    pub fn sweep(&mut self, shop: &Shop) {
+    pub fn sweep(&mut self, state: &NativeState) {
         for slot in 0..self.clients.len() {
             if self.clients[slot].as_ref().is_some_and(|client| client.is_gone) {
-                self.forget(slot, shop);
+                self.forget(slot, state);
             }
         }
     }
@@ -342,9 +342,9 @@ impl ShmPort {
     }
 
     /// Drops all clients.
-    pub fn close(&mut self, shop: &Shop) {
+    pub fn close(&mut self, state: &NativeState) {
         for slot in 0..self.clients.len() {
-            self.forget(slot, shop);
+            self.forget(slot, state);
         }
     }
 }

@@ -20,7 +20,7 @@ pub mod socket;
 pub mod syncing;
 pub mod view;
 
-pub use announced::Told;
+pub use announced::Announced;
 pub use cluster_io::clock;
 pub use cluster_io::config_store::PlaceError;
 pub use inbound_log::Receiver;

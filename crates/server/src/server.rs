@@ -24,7 +24,7 @@ use host::poller::{Epoll, Poller, Timed};
 use host::topology;
 use host::topology::SYSFS_NODES;
 use native::shm::ShmDoor;
-use native::{self, Native, Shop};
+use native::{self, Native, NativeState};
 use observe::admin::AdminThread;
 use replication::durable::LogThread;
 use runtime::engine::{Home, RunToCompletion};
@@ -479,8 +479,8 @@ fn open_natives(
     if sockets.is_empty() && shm_door.is_none() && !wants_xdp {
         return Ok(Vec::new());
     }
-    let shop = Arc::new(Shop::open(shared, key)?);
-    shared.set_native(shop.clone());
+    let state = Arc::new(NativeState::open(shared, key)?);
+    shared.set_native(state.clone());
     let config = shared.config();
     let listening = shared.roles().layers().listening_count();
     let (xdp_ports, xdp_helm) = match &config.native_xdp {
@@ -498,7 +498,7 @@ fn open_natives(
     let mut xdp_ports = xdp_ports.into_iter();
     let mut open = |_| {
         let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();
-        let mut native = Native::new(Arc::clone(&shop), of_worker);
+        let mut native = Native::new(Arc::clone(&state), of_worker);
         native.take_helms(std::mem::take(&mut helms));
         (native, shm_door.take())
     };

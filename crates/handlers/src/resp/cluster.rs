@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cluster::{Configuration, NodeId, Slot};
 use config::Durability;
-use replication::cluster::announced::{self, Peers, Told};
+use replication::cluster::announced::{self, Announced, Peers};
 use runtime::walks::Caller;
 use wire::resp::{ClusterCommand, Encoder, ErrorReply};
 
@@ -53,7 +53,7 @@ pub(super) fn is_tls(gather: &Gather<'_, '_>, slot: usize) -> bool {
 /// This node's master, as announced to clients.
 pub(super) fn own_master(gather: &Gather<'_, '_>) -> Option<NodeId> {
     let (own, configuration) = installed(gather)?;
-    Told::new(&configuration, own).own_master()
+    Announced::new(&configuration, own).own_master()
 }
 
 /// ROLE: in a cluster it lists the nodes that have copies.
@@ -94,7 +94,7 @@ pub(super) fn wait(gather: &mut Gather<'_, '_>, caller: Caller) {
 
 fn own_copies_min(gather: &Gather<'_, '_>) -> i64 {
     let installed = installed(gather);
-    installed.map_or(0, |(own, all)| Told::new(&all, own).own_copies_min() as i64)
+    installed.map_or(0, |(own, all)| Announced::new(&all, own).own_copies_min() as i64)
 }
 
 /// WAITAOF: with `fsync` a write is answered when it is on all disks; otherwise the time is not
@@ -128,35 +128,35 @@ fn cluster<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: ClusterComm
         }
         ClusterCommand::Links => gather.say(caller, |encoder| encoder.array_header(0)),
         ClusterCommand::Administer { id } => gather.fail(caller, &ErrorReply::Managed(id)),
-        request => told(gather, caller, request),
+        request => answer_as_member(gather, caller, request),
     }
 }
 
 /// The subcommands that need a configuration.
-fn told<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: ClusterCommand<'a>) {
+fn answer_as_member<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: ClusterCommand<'a>) {
     let own = gather.core.cluster.as_ref().map(|view| view.own()).unwrap_or_default();
     let Some((_, configuration)) = installed(gather) else {
-        return told_before_joining(gather, caller, own, request);
+        return answer_before_joining(gather, caller, own, request);
     };
-    let told = Told::new(&configuration, own).over(is_tls(gather, caller.slot));
+    let announced = Announced::new(&configuration, own).over(is_tls(gather, caller.slot));
     let now_ms = gather.core.now.0;
     match request {
-        ClusterCommand::Slots => gather.say(caller, |encoder| slots(encoder, &told)),
-        ClusterCommand::Shards => gather.say(caller, |encoder| shards(encoder, &told)),
+        ClusterCommand::Slots => gather.say(caller, |encoder| slots(encoder, &announced)),
+        ClusterCommand::Shards => gather.say(caller, |encoder| shards(encoder, &announced)),
         ClusterCommand::Nodes => {
-            let line = |node| told.node_line(node, now_ms) + "\n";
-            let text: String = told.members().map(line).collect();
+            let line = |node| announced.node_line(node, now_ms) + "\n";
+            let text: String = announced.members().map(line).collect();
             gather.say(caller, |encoder| encoder.verbatim(text.as_bytes()));
         }
         ClusterCommand::Info => {
-            gather.say(caller, |encoder| encoder.verbatim(told.info().as_bytes()));
+            gather.say(caller, |encoder| encoder.verbatim(announced.info().as_bytes()));
         }
         ClusterCommand::MyShardId => {
-            let id = announced::shard_id(told.own_master().unwrap_or(own));
+            let id = announced::shard_id(announced.own_master().unwrap_or(own));
             gather.say(caller, |encoder| encoder.bulk(id.as_bytes()));
         }
-        ClusterCommand::Replicas { node, .. } => replicas(gather, caller, &told, node),
-        ClusterCommand::CountFailureReports { node } => match told.node_of(node) {
+        ClusterCommand::Replicas { node, .. } => replicas(gather, caller, &announced, node),
+        ClusterCommand::CountFailureReports { node } => match announced.node_of(node) {
             Some(_) => gather.say(caller, |encoder| encoder.integer(0)),
             None => gather.fail(caller, &ErrorReply::UnknownNode(node)),
         },
@@ -165,7 +165,7 @@ fn told<'a>(gather: &mut Gather<'_, 'a>, caller: Caller, request: ClusterCommand
     }
 }
 
-fn told_before_joining<'a>(
+fn answer_before_joining<'a>(
     gather: &mut Gather<'_, 'a>,
     caller: Caller,
     own: NodeId,
@@ -195,16 +195,16 @@ fn told_before_joining<'a>(
     }
 }
 
-fn replicas(gather: &mut Gather<'_, '_>, caller: Caller, told: &Told<'_>, name: &[u8]) {
-    let Some(node) = told.node_of(name) else {
+fn replicas(gather: &mut Gather<'_, '_>, caller: Caller, announced: &Announced<'_>, name: &[u8]) {
+    let Some(node) = announced.node_of(name) else {
         return gather.fail(caller, &ErrorReply::UnknownNode(name));
     };
-    if told.master_of(node).is_some() {
+    if announced.master_of(node).is_some() {
         return gather.fail(caller, &ErrorReply::NotAMaster);
     }
     let now_ms = gather.core.now.0;
-    let line = |node| told.node_line(node, now_ms);
-    let lines: Vec<String> = told.replicas_of(node).map(line).collect();
+    let line = |node| announced.node_line(node, now_ms);
+    let lines: Vec<String> = announced.replicas_of(node).map(line).collect();
     gather.say(caller, |encoder| {
         encoder.array_header(lines.len());
         for line in &lines {
@@ -214,15 +214,15 @@ fn replicas(gather: &mut Gather<'_, '_>, caller: Caller, told: &Told<'_>, name: 
 }
 
 /// CLUSTER SLOTS.
-pub fn slots(encoder: &mut Encoder<'_>, told: &Told<'_>) {
-    let ranges = told.ranges();
+pub fn slots(encoder: &mut Encoder<'_>, announced: &Announced<'_>) {
+    let ranges = announced.ranges();
     encoder.array_header(ranges.len());
     for range in &ranges {
         encoder.array_header(3 + range.replicas.len());
         encoder.integer(i64::from(range.first.0));
         encoder.integer(i64::from(range.last.0));
         for node in std::iter::once(range.primary).chain(range.replicas.iter().copied()) {
-            let (host, port) = told.resp_of(node).unwrap_or_default();
+            let (host, port) = announced.resp_of(node).unwrap_or_default();
             encoder.array_header(4);
             encoder.bulk(host.as_bytes());
             encoder.integer(i64::from(port));
@@ -233,34 +233,35 @@ pub fn slots(encoder: &mut Encoder<'_>, told: &Told<'_>) {
 }
 
 /// CLUSTER SHARDS.
-pub fn shards(encoder: &mut Encoder<'_>, told: &Told<'_>) {
+pub fn shards(encoder: &mut Encoder<'_>, announced: &Announced<'_>) {
     let masters: Vec<NodeId> =
-        told.masters().filter(|node| told.reached(*node).is_some()).collect();
+        announced.masters().filter(|node| announced.reached(*node).is_some()).collect();
     encoder.array_header(masters.len());
     for master in masters {
         encoder.map_header(2);
-        let slots = told.slots_of(master);
+        let slots = announced.slots_of(master);
         encoder.bulk(b"slots");
         encoder.array_header(slots.len() * 2);
         for (first, last) in slots {
             encoder.integer(i64::from(first.0));
             encoder.integer(i64::from(last.0));
         }
-        let replicas = told.replicas_of(master).filter(|node| told.reached(*node).is_some());
+        let replicas =
+            announced.replicas_of(master).filter(|node| announced.reached(*node).is_some());
         let nodes: Vec<_> = std::iter::once((master, "master"))
             .chain(replicas.map(|node| (node, "replica")))
             .collect();
         encoder.bulk(b"nodes");
         encoder.array_header(nodes.len());
         for (node, role) in nodes {
-            shard_node(encoder, told, node, role);
+            shard_node(encoder, announced, node, role);
         }
     }
 }
 
 /// A node in CLUSTER SHARDS.
-pub fn shard_node(encoder: &mut Encoder<'_>, told: &Told<'_>, node: NodeId, role: &str) {
-    let Some(addresses) = told.reached(node) else { return encoder.map_header(0) };
+pub fn shard_node(encoder: &mut Encoder<'_>, announced: &Announced<'_>, node: NodeId, role: &str) {
+    let Some(addresses) = announced.reached(node) else { return encoder.map_header(0) };
     let host = &addresses.host;
     let ports = [("port", addresses.resp_port(false)), ("tls-port", addresses.resp_port(true))];
     let ports = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));

@@ -17,7 +17,7 @@
 //!     the slot after the read (K22). Otherwise it goes through the control thread, as a group.
 
 use cluster::Slot;
-use replication::cluster::{Place, Told, View};
+use replication::cluster::{Announced, Place, View};
 use runtime::walks::Caller;
 use wire::Parsed;
 use wire::resp::{
@@ -202,8 +202,8 @@ pub(super) fn move_on(gather: &mut Gather<'_, '_>, caller: Caller, slot: Slot) {
         return gather.fail(caller, &ErrorReply::SlotNotServed);
     };
     let shard = configuration.shard(configuration.shard_of_slot(slot));
-    let told = Told::new(&configuration, own).over(is_tls(gather, caller.slot));
-    match shard.filter(|shard| shard.primary != own).and_then(|it| told.resp_of(it.primary)) {
+    let announced = Announced::new(&configuration, own).over(is_tls(gather, caller.slot));
+    match shard.filter(|shard| shard.primary != own).and_then(|it| announced.resp_of(it.primary)) {
         Some((host, port)) => {
             gather.fail(caller, &ErrorReply::Moved(Elsewhere { slot: slot.0, host, port }));
         }

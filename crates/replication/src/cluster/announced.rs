@@ -30,7 +30,7 @@ use super::View;
 
 /// A configuration as seen by one node.
 #[derive(Clone, Copy, Debug)]
-pub struct Told<'c> {
+pub struct Announced<'c> {
     configuration: &'c Configuration,
     own: NodeId,
     /// For a client that has come over TLS.
@@ -70,15 +70,15 @@ fn digits_of(seed: u64) -> String {
     digits
 }
 
-impl<'c> Told<'c> {
+impl<'c> Announced<'c> {
     /// The announcement by `own` of the configuration that it has installed.
-    pub fn new(configuration: &'c Configuration, own: NodeId) -> Told<'c> {
-        Told { configuration, own, is_tls: false }
+    pub fn new(configuration: &'c Configuration, own: NodeId) -> Announced<'c> {
+        Announced { configuration, own, is_tls: false }
     }
 
     /// The same for a client that has come over TLS or not (T3).
-    pub fn over(self, is_tls: bool) -> Told<'c> {
-        Told { is_tls, ..self }
+    pub fn over(self, is_tls: bool) -> Announced<'c> {
+        Announced { is_tls, ..self }
     }
 
     /// The address of a node's RESP port, if it is a member and has one (T3).
@@ -280,9 +280,11 @@ impl Peers {
     /// As this node knows them.
     pub fn of(view: &View) -> Peers {
         let Some(configuration) = view.configuration() else { return Peers::default() };
-        let (told, lag_bytes) = (Told::new(&configuration, view.own()), view.figures().lag_bytes);
+        let (announced, lag_bytes) =
+            (Announced::new(&configuration, view.own()), view.figures().lag_bytes);
         let reach = |node: NodeId| {
-            let (host, port) = told.resp_of(node).or_else(|| told.over(true).resp_of(node))?;
+            let (host, port) =
+                announced.resp_of(node).or_else(|| announced.over(true).resp_of(node))?;
             Some((host.to_owned(), port))
         };
         let backup = |node: NodeId| {
@@ -290,8 +292,8 @@ impl Peers {
             Some((host, port, lag_bytes.get(&node).copied().unwrap_or(0)))
         };
         Peers {
-            master: told.own_master().and_then(reach),
-            backups: told.own_backups().into_iter().filter_map(backup).collect(),
+            master: announced.own_master().and_then(reach),
+            backups: announced.own_backups().into_iter().filter_map(backup).collect(),
         }
     }
 }

@@ -36,8 +36,8 @@ impl Shared {
     /// Ends native sessions whose door is now closed to them, before a change of the users is
     /// acknowledged.
     pub fn close_doors(&self) {
-        if let Some(shop) = self.native.get() {
-            shop.obey(&|| self.doors());
+        if let Some(native) = self.native.get() {
+            native.obey(&|| self.doors());
         }
     }
 

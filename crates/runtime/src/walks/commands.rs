@@ -17,14 +17,14 @@ pub enum CommandWalk {
     /// Every command, from this one on.
     All {
         /// What is reported.
-        told: Told,
+        detail: Detail,
         /// The position of the next one.
         from: usize,
     },
     /// The named commands.
     Named {
         /// What is reported.
-        told: Told,
+        detail: Detail,
         /// The names that are left.
         names: ArgPlace,
     },
@@ -50,7 +50,7 @@ pub enum CommandWalk {
 
 /// What is reported of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Detail {
     /// COMMAND INFO.
     Info,
     /// COMMAND DOCS.
@@ -68,12 +68,12 @@ pub struct Flagged {
     pub at: usize,
 }
 
-impl Told {
-    /// Encodes what is told of a command.
+impl Detail {
+    /// Encodes what is detail of a command.
     pub fn of(self, spec: &'static Spec, encoder: &mut Encoder<'_>) {
         match self {
-            Told::Info => describe(encoder, spec),
-            Told::Docs => {
+            Detail::Info => describe(encoder, spec),
+            Detail::Docs => {
                 encoder.bulk(spec.name.as_bytes());
                 document(encoder, spec);
             }
@@ -87,22 +87,22 @@ impl CommandWalk {
         let start = encoder.out().len();
         let is_full = |encoder: &mut Encoder<'_>| encoder.out().len() - start >= SLICE_BYTES;
         match self {
-            CommandWalk::All { told, from } => {
+            CommandWalk::All { detail, from } => {
                 for spec in Spec::top_level().skip(*from) {
                     if is_full(encoder) {
                         return Slice::More;
                     }
-                    told.of(spec, encoder);
+                    detail.of(spec, encoder);
                     *from += 1;
                 }
             }
-            CommandWalk::Named { told, names } => {
+            CommandWalk::Named { detail, names } => {
                 let mut walk = names.walk(command);
                 for name in walk.by_ref().take(NAMES_PER_SLICE) {
-                    match (Spec::by_name(name), &told) {
-                        (Some(spec), _) => told.of(spec, encoder),
-                        (None, Told::Info) => encoder.null(),
-                        (None, Told::Docs) => {}
+                    match (Spec::by_name(name), &detail) {
+                        (Some(spec), _) => detail.of(spec, encoder),
+                        (None, Detail::Info) => encoder.null(),
+                        (None, Detail::Docs) => {}
                     }
                     if is_full(encoder) {
                         break;
@@ -118,7 +118,7 @@ impl CommandWalk {
                 *left = walk.place_in(command);
                 if walk.len() == 0 {
                     encoder.map_header(*known_count);
-                    *self = CommandWalk::Named { told: Told::Docs, names: *names };
+                    *self = CommandWalk::Named { detail: Detail::Docs, names: *names };
                 }
                 return Slice::More;
             }

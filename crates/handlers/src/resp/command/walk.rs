@@ -7,7 +7,7 @@
 //! ```
 
 use commands::work::Work;
-use runtime::walks::commands::{Flagged, STEPS_PER_BYTE, Told};
+use runtime::walks::commands::{Detail, Flagged, STEPS_PER_BYTE};
 use runtime::walks::{Caller, CommandWalk, Slice, Source};
 use wire::resp::{ArgIter, Keys, Spec, keys_asked};
 
@@ -17,7 +17,7 @@ use crate::resp::slices::begin_slices;
 /// COMMAND, and COMMAND INFO without names.
 pub(in crate::resp) fn command_table(gather: &mut Gather<'_, '_>, caller: Caller) {
     gather.say(caller, |encoder| encoder.array_header(Spec::top_level().count()));
-    let walk = CommandWalk::All { told: Told::Info, from: 0 };
+    let walk = CommandWalk::All { detail: Detail::Info, from: 0 };
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
@@ -30,7 +30,7 @@ pub(in crate::resp) fn command_info<'a>(
         return command_table(gather, caller);
     }
     gather.say(caller, |encoder| encoder.array_header(names.len()));
-    let walk = CommandWalk::Named { told: Told::Info, names: names.place_in(gather.raw) };
+    let walk = CommandWalk::Named { detail: Detail::Info, names: names.place_in(gather.raw) };
     begin_slices(gather, caller, Source::Commands(walk));
 }
 
@@ -41,7 +41,7 @@ pub(in crate::resp) fn command_docs<'a>(
 ) {
     let walk = if names.len() == 0 {
         gather.say(caller, |encoder| encoder.map_header(Spec::top_level().count()));
-        CommandWalk::All { told: Told::Docs, from: 0 }
+        CommandWalk::All { detail: Detail::Docs, from: 0 }
     } else {
         let names = names.place_in(gather.raw);
         CommandWalk::Counting { known_count: 0, left: names, names }

@@ -19,7 +19,7 @@ use config::Config;
 use counters::Dialect;
 use handlers::resp::cluster::{shard_node, shards, slots};
 use policy::WritePolicy;
-use replication::cluster::announced::{self, Told};
+use replication::cluster::announced::{self, Announced};
 use replication::cluster::{Place, View};
 use replication::replicate::ControlChannel;
 use wire::resp::{Encoder, Protocol};
@@ -195,9 +195,9 @@ fn as_recorded(text: &str) -> String {
 #[test]
 fn shapes_are_those_of_redis() {
     let configuration = recorded_cluster();
-    let told = Told::new(&configuration, node(2));
+    let announced = Announced::new(&configuration, node(2));
     let lines = |nodes: &mut dyn Iterator<Item = NodeId>| {
-        let line = |node| as_recorded(&told.node_line(node, 77));
+        let line = |node| as_recorded(&announced.node_line(node, 77));
         let mut lines: Vec<String> = nodes.map(line).collect();
         lines.sort();
         lines.join("\n").replace(" 0 77 ", " 0 <ms> ").replace(" - 0 0 ", " - 0 <ms> ")
@@ -208,12 +208,12 @@ fn shapes_are_those_of_redis() {
         let mut out = Vec::new();
         let encoder = &mut Encoder::new(&mut out, protocol);
         match command {
-            "SLOTS" => slots(encoder, &told),
-            "SHARDS" => shards(encoder, &told),
+            "SLOTS" => slots(encoder, &announced),
+            "SHARDS" => shards(encoder, &announced),
             "MYID" => encoder.bulk(announced::node_id(node(2)).as_bytes()),
-            "NODES" => out = lines(&mut told.members()).into_bytes(),
+            "NODES" => out = lines(&mut announced.members()).into_bytes(),
             "REPLICAS <n2>" => {
-                let text = format!("*1\r\n{}\r\n", lines(&mut told.replicas_of(node(2))));
+                let text = format!("*1\r\n{}\r\n", lines(&mut announced.replicas_of(node(2))));
                 out = text.into_bytes();
             }
             other => panic!("{other}"),
@@ -231,14 +231,15 @@ fn a_client_over_tls_is_told_ports_of_tls() {
         let addresses = Arc::make_mut(configuration.addresses.get_mut(&node(name)).unwrap());
         (addresses.resp, addresses.tls_resp) = (resp, tls_resp);
     }
-    let plain = Told::new(&configuration, node(2));
+    let plain = Announced::new(&configuration, node(2));
     let sealed = plain.over(true);
-    let ports = |told: &Told<'_>| {
-        [1, 2, 3].map(|name| told.resp_of(node(name)).map_or(0, |(_, port)| port))
+    let ports = |announced: &Announced<'_>| {
+        [1, 2, 3].map(|name| announced.resp_of(node(name)).map_or(0, |(_, port)| port))
     };
     assert_eq!((ports(&plain), ports(&sealed)), ([0, 7301, 7303], [7402, 7401, 0]));
-    let firsts =
-        |told: &Told<'_>| told.ranges().iter().map(|range| range.first.0).collect::<Vec<_>>();
+    let firsts = |announced: &Announced<'_>| {
+        announced.ranges().iter().map(|range| range.first.0).collect::<Vec<_>>()
+    };
     assert_eq!((firsts(&plain), firsts(&sealed)), (vec![0, 10923], vec![0, 5461]));
     assert!(sealed.node_line(node(2), 0).contains(" 127.0.0.1:7401@17301 "));
     assert!(plain.node_line(node(2), 0).contains(" 127.0.0.1:7301@17301 "));

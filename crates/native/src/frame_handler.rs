@@ -1,4 +1,4 @@
-//! The desk: handles the frames that have arrived at a worker, whatever their transport.
+//! Handles the frames that have arrived at a worker, whatever their transport.
 //!
 //! ```text
 //!  (sender, bytes) ... ──▶ look: tag, header, session ──▶ requests ──▶ batch ──▶ replies
@@ -14,7 +14,7 @@ use runtime::engine::Engine;
 use wire::native::{Frame, FrameError, Kind, Reason};
 
 use super::batch::Batch;
-use super::greet::{Caller, Shop};
+use super::greet::{Caller, NativeState};
 use super::outgoing::{Origin, Outgoing, Outlet};
 use super::sessions::Known;
 use super::{Clock, FRAME_MAX_BYTES};
@@ -23,7 +23,7 @@ use super::{Clock, FRAME_MAX_BYTES};
 const LOOK_AHEAD_FRAMES: usize = 64;
 
 /// One worker's side of the native protocol, apart from its transports.
-pub struct Desk {
+pub struct FrameHandler {
     /// The sessions that it knows.
     pub known: Known,
     /// The frame of replies in the making.
@@ -39,7 +39,7 @@ pub struct Service<'s> {
     /// Hash, limits, counters.
     pub core: &'s Core,
     /// The state that all workers share.
-    pub shop: &'s Shop,
+    pub state: &'s NativeState,
     /// The round's times.
     pub clock: Clock,
 }
@@ -50,15 +50,15 @@ struct Seen<'a> {
     frame: Frame<'a>,
 }
 
-impl Default for Desk {
-    /// A desk without clients.
-    fn default() -> Desk {
+impl Default for FrameHandler {
+    /// A frame handler without clients.
+    fn default() -> FrameHandler {
         let buffer = || vec![0; FRAME_MAX_BYTES].into_boxed_slice();
-        Desk { known: Known::default(), frame: buffer(), items: buffer() }
+        FrameHandler { known: Known::default(), frame: buffer(), items: buffer() }
     }
 }
 
-impl Desk {
+impl FrameHandler {
     /// Serves all frames that have arrived.
     pub fn serve<'a, T: Outlet>(
         &mut self,
@@ -115,7 +115,7 @@ impl Desk {
         if frame.header.kind == Kind::Requests
             && !service.core.pauses.is_for_all()
             && let Some(place) =
-                self.known.find(&service.shop.sessions, frame.header.session, sender)
+                self.known.find(&service.state.sessions, frame.header.session, sender)
         {
             return Some(Seen { place, frame });
         }
@@ -131,22 +131,22 @@ impl Desk {
         counters: &WorkerCounters,
         outlet: &mut T,
     ) {
-        let (shop, clock) = (service.shop, service.clock);
+        let (state, clock) = (service.state, service.clock);
         let header = &caller.frame.header;
-        let is_known = self.known.find(&shop.sessions, header.session, caller.sender).is_some();
+        let is_known = self.known.find(&state.sessions, header.session, caller.sender).is_some();
         match header.kind {
             Kind::Hello => {
                 let of_address_max = service.core.shared.live().clients_max().per_address;
-                shop.greet(caller, (clock, of_address_max), counters, outlet);
+                state.greet(caller, (clock, of_address_max), counters, outlet);
             }
-            Kind::Bye if is_known => shop.bye(header),
+            Kind::Bye if is_known => state.bye(header),
             Kind::Requests if is_known => {
                 counters.native.busy.add(1);
-                shop.refuse(caller, Reason::Busy, counters, outlet);
+                state.refuse(caller, Reason::Busy, counters, outlet);
             }
             Kind::Requests => {
                 counters.native.drop_frame(DropReason::UnknownSession);
-                shop.refuse(caller, Reason::UnknownSession, counters, outlet);
+                state.refuse(caller, Reason::UnknownSession, counters, outlet);
             }
             Kind::Bye => counters.native.drop_frame(DropReason::UnknownSession),
             Kind::Challenge | Kind::Welcome | Kind::Replies | Kind::Refusal => {
@@ -164,12 +164,12 @@ impl Desk {
         if seen.is_empty() {
             return;
         }
-        let (shop, clock, core) = (service.shop, service.clock, service.core);
-        let Desk { known, frame, items } = self;
+        let (state, clock, core) = (service.state, service.clock, service.core);
+        let FrameHandler { known, frame, items } = self;
         let known = &*known;
-        let out = Outgoing::new(frame, outlet, shop.key.as_ref(), core.counters());
+        let out = Outgoing::new(frame, outlet, state.key.as_ref(), core.counters());
         let mut batch: Batch<'_, 'a, '_, T> =
-            Batch::new(&mut *service.engine, core, (shop, clock), out, items);
+            Batch::new(&mut *service.engine, core, (state, clock), out, items);
         for Seen { place, frame } in seen {
             let session = known.at(*place);
             session.set_active(clock.uptime_ms());
@@ -189,7 +189,7 @@ fn admit_frame<'a, T: Outlet>(
     (sender, bytes): (Sender, &'a [u8]),
     outlet: &mut T,
 ) -> Option<Frame<'a>> {
-    let (counters, key) = (service.core.counters(), service.shop.key.as_ref());
+    let (counters, key) = (service.core.counters(), service.state.key.as_ref());
     counters.native.frames_in.add(1);
     counters.input_bytes.add(bytes.len() as u64);
     let parsed = Frame::parse(bytes, key);
@@ -200,7 +200,7 @@ fn admit_frame<'a, T: Outlet>(
     counters.native.drop_frame(drop_reason(&error));
     // A client of another version gets an answer, if this frame is its hello.
     if let Some(frame) = Frame::parse_foreign_hello(bytes, key) {
-        service.shop.refuse(Caller { sender, frame: &frame }, Reason::Version, counters, outlet);
+        service.state.refuse(Caller { sender, frame: &frame }, Reason::Version, counters, outlet);
     }
     None
 }
