@@ -34,13 +34,16 @@ pub struct Replica<'a> {
 }
 
 impl Replica<'_> {
-    /// The log space that its entry takes at most, if it is a value.
-    pub(crate) fn entry_len_max_bytes(&self) -> Option<u64> {
+    /// The log space that its entry takes at most; the delete of a log in memory takes none.
+    pub(crate) fn entry_len_max_bytes(&self) -> u64 {
+        entry_len_max_bytes(self.key.len(), self.value_len_bytes()) as u64
+    }
+
+    /// The length of its value, if it has one.
+    pub(crate) fn value_len_bytes(&self) -> usize {
         match self.change {
-            ReplicaChange::Put { value, .. } => {
-                Some(entry_len_max_bytes(self.key.len(), value.len()) as u64)
-            }
-            ReplicaChange::Delete => None,
+            ReplicaChange::Put { value, .. } => value.len(),
+            ReplicaChange::Delete => 0,
         }
     }
 }

@@ -256,24 +256,38 @@ fn a_snapshot_beside_sees_all_of_a_group_or_none() {
 }
 
 #[test]
-fn a_group_without_room_for_all_is_installed_as_far_as_there_is_room() {
+fn of_a_group_without_room_for_all_none_is_installed() {
     let store = open(IndexKind::Hash, 16 << 20);
     let mut session = store.session().expect("a place");
     let value = vec![7; 100_000];
     let keys: Vec<[u8; 8]> = (0..1_000).map(u64::to_le_bytes).collect();
-    let replicas = keys.iter().map(|key| {
-        let change = ReplicaChange::Put { value: &value, client_flags: 0, expires_at: None };
-        let hash = store.key_hasher().hash(key);
-        Replica { key, hash, change, version: 5, shard: NonZeroU16::new(1).expect("not 0") }
-    });
-    let replicas: Vec<_> = replicas.collect();
-    let mut results = vec![None; keys.len()];
-    session.install_all(NOW, &replicas, |index, installed| results[index] = Some(installed));
-    let installed = results.iter().take_while(|one| **one == Some(Ok(Installed::Newest))).count();
-    assert!(installed > 50, "{installed}");
-    let full = Some(Err(NotInstalled::OutOfMemory { len_bytes: 100_000 }));
-    assert!(results[installed..].iter().all(|one| *one == full));
-    for (number, key) in keys.iter().enumerate() {
-        assert_eq!(get(&store, &mut session, key).is_some(), number < installed);
+    let install = |session: &mut Session, keys: &[[u8; 8]], value: Option<&[u8]>, version| {
+        let replicas = keys.iter().map(|key| {
+            let put = |value| ReplicaChange::Put { value, client_flags: 0, expires_at: None };
+            let change = value.map_or(ReplicaChange::Delete, put);
+            let (hash, shard) = (store.key_hasher().hash(key), NonZeroU16::MIN);
+            Replica { key, hash, change, version, shard }
+        });
+        let replicas: Vec<_> = replicas.collect();
+        let mut results = Vec::new();
+        session.install_all(NOW, &replicas, |_, installed| results.push(installed));
+        results.dedup();
+        results
+    };
+    let full = [Err(NotInstalled::OutOfMemory { len_bytes: 100_000 })];
+    assert_eq!(install(&mut session, &keys, Some(&value), 5), full);
+    assert!(keys.iter().all(|key| get(&store, &mut session, key).is_none()));
+    // Groups of ten until there is no room: each is there whole or not at all.
+    let mut is_there =
+        |keys: &[[u8; 8]]| install(&mut session, keys, Some(&value), 6) == [Ok(Installed::Newest)];
+    let there_count = keys.chunks(10).take_while(|keys| is_there(keys)).count();
+    assert!(there_count > 5, "{there_count}");
+    for (number, keys) in keys.chunks(10).enumerate() {
+        for key in keys {
+            assert_eq!(get(&store, &mut session, key).is_some(), number < there_count);
+        }
     }
+    // What only deletes has room.
+    let whole = &keys[..10 * there_count];
+    assert_eq!(install(&mut session, whole, None, 7), [Ok(Installed::Newest)]);
 }

@@ -124,8 +124,8 @@ impl Session {
     }
 
     /// Installs replicas of several keys, in their order, and reports the result of each as
-    /// [`Session::install`] would. [`Session::read_snapshot`] sees all of them or none (K11).
-    /// Without room for all they are installed one by one.
+    /// [`Session::install`] would. [`Session::read_snapshot`] sees all of them or none (K11):
+    /// without room for all, none is installed.
     pub fn install_all(
         &mut self,
         now: UnixMillis,
@@ -133,13 +133,20 @@ impl Session {
         mut report: impl FnMut(usize, Result<Installed, NotInstalled>),
     ) {
         let hashes: Vec<KeyHash> = replicas.iter().map(|replica| replica.hash).collect();
-        let lens_bytes = replicas.iter().filter_map(Replica::entry_len_max_bytes);
-        let mut locked = lock_keys(self, now, &hashes, Room::of(lens_bytes));
+        // What only deletes is given the room of deletes.
+        let is_put = |replica: &Replica<'_>| matches!(replica.change, ReplicaChange::Put { .. });
+        let room = match replicas.iter().any(is_put) {
+            true => Room::of(replicas.iter().map(Replica::entry_len_max_bytes)),
+            false => Room::default(),
+        };
+        let mut locked = lock_keys(self, now, &hashes, room);
         let mut left = Vec::new();
         for (index, replica) in replicas.iter().enumerate() {
             match locked.install(now, replica) {
-                Some(Ok(installed)) => report(index, Ok(installed)),
-                Some(Err(_)) | None => left.push(index),
+                Ok(installed) => report(index, Ok(installed)),
+                Err(why) if !locked.has_room() => report(index, Err(why)),
+                // It lacks a node of the index, which is made without the locks.
+                Err(_) => left.push(index),
             }
         }
         drop(locked);

@@ -212,7 +212,7 @@ impl LockedSession<'_> {
         }
     }
 
-    /// Installs a replica of a locked key; `None`: there is no room for all that was announced.
+    /// Installs a replica of a locked key, if there is room for all that was announced.
     ///
     /// # Panics
     /// If the key's lock is not held: that is a bug of the caller.
@@ -220,17 +220,20 @@ impl LockedSession<'_> {
         &mut self,
         now: UnixMillis,
         replica: &Replica<'_>,
-    ) -> Option<Result<Installed, NotInstalled>> {
+    ) -> Result<Installed, NotInstalled> {
         let has_room = self.has_room();
         let Session { inner, local } = &mut *self.session;
         assert!(local.held.has(inner.index.head_of(replica.hash)), "K11: the key was not locked");
         if let Some(durable) = &inner.durable {
             if durable.is_refusing() {
-                return Some(Err(NotInstalled::Unwritable));
+                return Err(NotInstalled::Unwritable);
             }
             durable.begin(local.place);
         }
-        has_room.then(|| install_one(local, inner, now, replica))
+        match has_room {
+            true => install_one(local, inner, now, replica),
+            false => Err(NotInstalled::OutOfMemory { len_bytes: replica.value_len_bytes() }),
+        }
     }
 
     /// The changes made under these locks; as [`Session::take_changes`].
