@@ -1,8 +1,17 @@
-//! The ledger of client buffers: what clients cause is booked here, by kind, before it is
-//! allocated. `memory` is the plan that divides `--memory`.
+//! The budget of client buffers: what clients cause is booked here, by kind, before it is
+//! allocated; what small commands and their replies hold, at the end of the round (I1). It starts
+//! no thread. It says which kind has outgrown its part; `workers` closes clients.
 //!
-//! Not booked: bytes in mailboxes between workers, which `under_way` bounds, and each worker's
-//! receive buffer (`memory`).
+//! Not booked, but bounded: bytes in mailboxes between workers (`under_way`); each worker's buffers
+//! for receiving and for native frames, and up to 1 KiB of each request and reply between workers
+//! (`memory` plans for them); deletes that a replica store remembers.
+//!
+//! ```text
+//!  kind        the kinds of bytes; which are standing, which passing
+//!  ledger      one worker's part, with grants; what has outgrown
+//!  books       the sums of each kind, for people
+//!  memory      the plan that divides `--memory`
+//! ```
 //!
 //! ```text
 //!  client buffers: one number of bytes, a part of `--memory`
@@ -18,12 +27,13 @@
 //!  A cluster's node takes a quarter off first, for what lands of other nodes' writes (I4), and an
 //!  eighth for what goes past its part alone (I1).
 //!
-//!  BufferBudget (shared, atomic) ─┬─ grants of 64 KiB and more ─▶ Ledger (one per worker, plain)
+//!  BufferBudget (shared, atomic) ─┬─ grants, 64 KiB if it can ─▶ Ledger (one per worker, plain)
 //!                                 └─ exact ─────────────────────▶ Reservation (no worker's)
 //! ```
 //!
 //! Each worker books the buffers of its connections in a ledger of its own. That ledger touches the
-//! shared numbers only when a grant runs out, so small buffers come and go without shared writes.
+//! shared numbers only when a grant runs out, much of one lies idle, or a new turn begins, so that
+//! small buffers come and go without shared writes.
 //! Memory that belongs to no worker (users, sessions, rings) is a [`Reservation`] of exactly its
 //! bytes.
 //!
@@ -31,18 +41,20 @@
 //! I1: the sum of all grants is at most the budget, and the sum of each kind at most its sub-limit.
 //!     Exceptions: one write of a cluster's node at a time, one forward, one guest (a request that
 //!     another node forwarded here; `try_grow_or_alone`); the value that is being made (`forced`);
-//!     the oldest reply of other nodes (`past`); the last value of a group (`grow_towards`); and
-//!     replies to commands already executed and the bytes that small commands hold at the end of a
-//!     round (`force`). While the last are booked past the budget, no client is read. One gathering
-//!     makes at most half of the free bytes, give or take 1 MiB, one batch and one reply per worker
+//!     the oldest reply of other nodes, or write of a group (`past`); the last value of a group
+//!     (`grow_towards`); a user that replaces another (`try_grow_beside`); and replies to commands
+//!     already executed, and bytes that exist already: those of small commands at the end of a
+//!     round, of requests from other workers, of datagrams (`force`). While the last are booked
+//!     past the budget, no client is read. The replies made in one gathering take at most half of
+//!     the free bytes; each worker may exceed that by 1 MiB, one batch and one reply
 //!     (`Core::begin_replies`, decision 0093).
 //! I2: a reservation is released exactly once, with the same number of bytes and kind.
 //! I3: the last eighth is granted to small commands alone (K27).
-//! I4: writes that land from other nodes have a part of their own, whatever clients hold: a landing
-//!     write waits for no client, but all client requests may wait for it.
+//! I4: writes of other nodes have a part of their own, so that they never wait for clients of this
+//!     one. Clients may wait for them.
 //! I5: of connections and TLS handshakes a sixteenth has room whatever other kinds hold, so that
-//!     clients that fill the buffers do not keep others from connecting. Behind it other kinds stop
-//!     a little below the limit. A connection that finds no room all the same makes some: the
+//!     clients that fill the buffers do not keep others from connecting. Once it is full, other
+//!     kinds leave some room below the limit. A connection that finds none makes some: the
 //!     clients that hold most of requests and replies are closed ([`Outgrown::Arrivals`]).
 //!
 //! The limit, and with it each sub-limit, follows `--memory` while the server runs. Parts that are

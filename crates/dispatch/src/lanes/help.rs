@@ -15,7 +15,7 @@
 //! I2: an offered request is alone: no other request of its connection on its key is in flight or
 //!     in the batch that its dispatcher executes meanwhile, and a later one waits until it is done
 //!     (K10).
-//! I3: a steal queue belongs to its thread permanently, whatever roles the thread has.
+//! I3: a help queue belongs to its thread permanently, whatever roles the thread has.
 //!
 //! # References
 //! Minos §6.1; `policy::size_class::Helping`; decision 0048.
