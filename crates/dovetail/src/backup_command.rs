@@ -46,8 +46,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let args = BackupArgs::from_arg_matches(matches)
         .map_err(|error| Failure::Usage(one_line(&error, None)))?;
     let BackupArgs { data_dir, to, rate } = args;
-    let failed =
-        |reason: String| Failure::Runtime(format!("backup {}: {reason}", data_dir.display()));
+    let failed = |reason: String| {
+        let (from, to) = (data_dir.display(), to.display());
+        Failure::Runtime(format!("backup {from} to {to}: {reason}"))
+    };
     if is_inside(&to, &data_dir) {
         return Err(Failure::Usage(format!(
             "backup --to {}: it lies in the data directory; name one outside of {}",

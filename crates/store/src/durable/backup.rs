@@ -73,7 +73,8 @@ pub fn backup(
         else {
             continue;
         };
-        return finish(target, superblock, &rows, &mut copied).map_err(failed("cannot write"));
+        return finish(target, superblock, &rows, &mut copied)
+            .map_err(failed("cannot write the copy"));
     }
     Err(DataError::Restless { rounds: ROUNDS_MAX })
 }
@@ -191,7 +192,7 @@ fn copy_segment(
         source.read_at(offset, &mut bytes).map_err(failed("cannot read"))?;
         // Bytes never written stay a hole.
         let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        target.write_at(offset, &bytes[..end]).map_err(failed("cannot write"))?;
+        target.write_at(offset, &bytes[..end]).map_err(failed("cannot write the copy"))?;
         index += 1;
     }
     Ok(all)
