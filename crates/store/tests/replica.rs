@@ -291,3 +291,58 @@ fn of_a_group_without_room_for_all_none_is_installed() {
     let whole = &keys[..10 * there_count];
     assert_eq!(install(&mut session, whole, None, 7), [Ok(Installed::Newest)]);
 }
+
+/// A key that needs hundreds of nodes of a tree, because it shares a long prefix with four others.
+fn key_beside(id: u64, last: u8) -> Vec<u8> {
+    let mut key = id.to_le_bytes().repeat(200);
+    key.push(last);
+    key
+}
+
+/// In a store so full that nodes are there only after reclaiming, which no session does under
+/// locks.
+#[test]
+fn a_value_is_not_installed_behind_the_delete_of_its_group() {
+    const TESTED_COUNT: u64 = 40;
+    let store = open(IndexKind::Tree, 16 << 20);
+    let mut session = store.session().expect("a place");
+    let shard = NonZeroU16::MIN;
+    let put = ReplicaChange::Put { value: &[2], client_flags: 0, expires_at: None };
+    for id in 0..TESTED_COUNT {
+        for last in 0..4 {
+            let installed =
+                install(&store, &mut session, &key_beside(id, last), Some(&[1]), (5, 1));
+            assert_eq!(installed, Ok(Installed::Newest));
+        }
+    }
+    let key = |id: u64| id.to_be_bytes();
+    let mut fill = |id| install(&store, &mut session, &key(id), Some(&[1; 100]), (5, 1)).is_err();
+    let full_at = (0..).find(|id| fill(*id)).expect("it fills up");
+    for id in (0..full_at).filter(|id| id % 3 > 0) {
+        let deleted = install(&store, &mut session, &key(id), None, (6, 1));
+        assert_eq!(deleted, Ok(Installed::Newest));
+    }
+    let mut older_count = 0;
+    for id in 0..TESTED_COUNT {
+        let key = key_beside(id, 4);
+        let hash = store.key_hasher().hash(&key);
+        let replicas = [(put, 7), (ReplicaChange::Delete, 8)].map(|(change, version)| Replica {
+            key: &key,
+            hash,
+            change,
+            version,
+            shard,
+        });
+        let mut results = Vec::new();
+        session.install_all(NOW, &replicas, |index, installed| results.push((index, installed)));
+        results.sort_unstable_by_key(|(index, _)| *index);
+        let values = results.iter().map(|(_, installed)| *installed);
+        match values.collect::<Vec<_>>()[..] {
+            [Ok(Installed::Older { present: 8 }), Ok(Installed::Newest)] => older_count += 1,
+            [Ok(Installed::Newest), Ok(Installed::Newest)] => {}
+            ref other => panic!("{other:?}"),
+        }
+        assert_eq!(get(&store, &mut session, &key), None, "{id}");
+    }
+    assert!(older_count > 0);
+}
