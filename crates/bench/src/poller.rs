@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 use crate::plan::Poll;
@@ -77,24 +77,27 @@ impl Poller {
 
     fn wait_once(&mut self, timeout: Duration) -> std::io::Result<usize> {
         self.events.clear();
-        let waited = match self.wait_exactly(timeout) {
-            // Linux before 5.11 counts in milliseconds.
-            Err(Errno::NOSYS) => {
-                self.wait_exactly(Duration::from_millis(timeout.as_millis() as u64 + 1))
-            }
-            waited => waited,
-        };
-        match waited {
+        if !timeout.is_zero() && !self.becomes_ready(timeout)? {
+            return Ok(0);
+        }
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&at_once)) {
             Ok(count) => Ok(count),
             Err(Errno::INTR) => Ok(0),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn wait_exactly(&mut self, timeout: Duration) -> Result<usize, Errno> {
+    /// Waits by a call that counts in nanoseconds: epoll's own, as the library calls it, counts in
+    /// milliseconds, so that requests that are due would be sent up to one too late.
+    fn becomes_ready(&self, timeout: Duration) -> std::io::Result<bool> {
         let timeout =
             Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout))
+        match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The `place`-th connection that the last wait found.
