@@ -139,7 +139,8 @@ impl Guard {
     /// from another one.
     fn is_our_name(&self, host: &str, local: IpAddr) -> bool {
         let Ok(authority) = host.parse::<Authority>() else { return false };
-        if host.contains('@') {
+        let has_port = host.len() > authority.host().len();
+        if host.contains('@') || (has_port && authority.port_u16().is_none()) {
             return false;
         }
         let name = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -254,6 +255,8 @@ mod tests {
             "a b",
             "0",
             "localhost:8379:1",
+            "localhost:x.evil.example",
+            "localhost:99999",
         ] {
             check_host(host, false);
         }
