@@ -93,7 +93,9 @@ pub fn add_tests(initramfs: &mut Initramfs, tests: &[PathBuf]) -> Result<()> {
 
 /// The integration tests of a package, built.
 pub fn tests(root: &Path, package: &str) -> Result<PathBuf> {
-    let output = Command::new("cargo")
+    let mut cargo = Command::new("cargo");
+    steps::programs::forget_package(&mut cargo);
+    let output = cargo
         .args(["test", "--locked", "-p", package, "--test", "main", "--no-run"])
         .arg("--message-format=json")
         .current_dir(root)

@@ -16,6 +16,18 @@ pub fn succeeds(program: &str, arguments: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// Takes from a command's environment what cargo told this program about its own package. A build
+/// script that reads such a variable, as ring's does, would run again, and with it the build of all
+/// that depends on it.
+pub fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+}
+
 /// Whether the program is in the path.
 pub fn is_installed(program: &str) -> bool {
     succeeds("which", &[program])
@@ -50,6 +62,15 @@ mod tests {
         assert!(succeeds("true", &[]) && is_installed("sh"));
         assert!(!succeeds("false", &[]) && !succeeds("no-such-program", &[]));
         assert!(!is_installed("no-such-program"));
+    }
+
+    #[test]
+    fn a_build_that_is_started_here_learns_nothing_of_this_package() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "test -z \"$CARGO_PKG_NAME$CARGO_MANIFEST_DIR\""]);
+        assert!(!command.status().unwrap().success(), "cargo sets both for tests");
+        forget_package(&mut command);
+        assert!(command.status().unwrap().success());
     }
 
     #[test]

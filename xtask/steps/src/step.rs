@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::programs;
+
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -95,6 +97,7 @@ impl Step {
         command.args(&self.arguments).envs(self.variables.iter().cloned());
         command.current_dir(self.directory.as_deref().unwrap_or(root));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
+        programs::forget_package(&mut command);
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
