@@ -26,6 +26,10 @@ pub const PIN_VALUE_BYTES_MIN: usize = 64 << 10;
 /// of middle-sized values cannot multiply a slow client's buffer.
 pub const PIN_VALUE_BYTES_MIN_OVER_LIMIT: usize = 4 << 10;
 
+/// Maximum bytes of one system call: some ten microseconds of copying. A little less than 64 KiB,
+/// so that it is one packet for the kernel, and not one and a tail of some bytes.
+pub const CALL_BYTES_MAX: usize = 60 << 10;
+
 /// The maximum number of pieces in one system call.
 const PIECES_MAX: usize = 16;
 
@@ -234,14 +238,15 @@ impl Output {
         self.rest_encoded_bytes = 0;
     }
 
-    /// Sends as much as the socket takes: one system call, unless there are many pinned values.
+    /// Sends as much as the socket takes, in system calls of [`CALL_BYTES_MAX`].
     pub fn send(&mut self, socket: BorrowedFd<'_>, sent_total: &mut u64) -> io::Result<Sent> {
         while !self.is_empty() {
             let (sent, offered_bytes) = if self.rest.is_empty() {
                 let unsent = &self.front[self.sent_bytes..];
+                let unsent = &unsent[..unsent.len().min(CALL_BYTES_MAX)];
                 (rustix::net::send(socket, unsent, SendFlags::NOSIGNAL), unsent.len())
             } else {
-                self.send_pieces(socket, usize::MAX)
+                self.send_pieces(socket, CALL_BYTES_MAX)
             };
             match sent {
                 Ok(count) => {

@@ -23,16 +23,13 @@
 //! W2: beside other connections, one that has used a sixteenth of a turn begins no further command
 //!     in that turn. So the next connection in line waits for some of the others' commands, not for
 //!     all.
-//! W3: a turn sends at most 1 MiB of one long reply. Once the turn is spent, it sends a little of
-//!     each long reply, and 2 MiB of all together.
+//! W3: behind all this a turn sends of long replies and reads of long commands 64 KiB in all, or a
+//!     quarter of the bytes that its work stands for if that is more: beside commands that cost
+//!     much, bulk gets a fifth of the time.
 //! W4: where clients wait, a slow connection is served after all others. A connection is slow if it
 //!     used more than its part when it was last fed, or is about to; where a turn is spent before
 //!     it begins, one with more than 1 KiB of input is expected to. In every other turn the slow
 //!     connection that has waited longest goes first.
-//! W5: a turn reads 256 KiB of one client's long command, and 4 MiB of all long commands; more
-//!     after a turn that cost more than a turn's work, so that clients that send and one whose
-//!     commands take long share the time. The connection that is read first changes from turn to
-//!     turn.
 
 use std::cell::Cell;
 use std::ops::AddAssign;
@@ -44,29 +41,10 @@ pub const BATCH_REQUESTS_MAX: usize = 128;
 /// Units after which a turn begins no further command: some 1.3 ms.
 pub const TURN_UNITS: u64 = 1 << 17;
 
-/// Maximum bytes of one long reply that a turn sends; the second value is for a turn that is spent
-/// (W3).
-const SEND_BYTES_MAX: usize = 1 << 20;
-const SPENT_SEND_BYTES_MAX: usize = 64 << 10;
-/// Bytes of all long replies that a turn sends once it is spent.
-const SPENT_TURN_SEND_BYTES_MAX: usize = 2 << 20;
-
-/// Bytes of one long command that a turn reads, and of all of them (W5).
-const READ_LONG_BYTES: usize = 256 << 10;
-const TURN_READ_LONG_BYTES: usize = 4 << 20;
-
-/// The same after a turn that cost many times a turn's work, at most.
-const READ_LONG_BYTES_MAX: usize = 4 << 20;
-const TURN_READ_LONG_BYTES_MAX: usize = 16 << 20;
-
-/// How much of long commands a turn reads (W5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LongReads {
-    /// Of one.
-    pub each_bytes: usize,
-    /// Of all.
-    pub all_bytes: usize,
-}
+/// Bytes of long replies and commands that a turn moves (W3).
+const BULK_BYTES_MIN: usize = 64 << 10;
+const BULK_BYTES_MAX: usize = 4 << 20;
+const BULK_UNIT_BYTES: u64 = UNIT_BYTES / 4;
 
 /// The part of one connection (W2).
 const PART_UNITS: u64 = TURN_UNITS / 16;
@@ -200,14 +178,10 @@ impl Work {
         Work { units: 0, timed_units: timed_units.min(TURN_UNITS / 2) }
     }
 
-    /// How many bytes of one long reply may be sent, in a turn that has done this work and has sent
-    /// `sent_when_spent_bytes` of long replies since it was spent (W3).
-    pub fn send_bytes_max(self, sent_when_spent_bytes: usize) -> usize {
-        match self.is_spent() {
-            false => SEND_BYTES_MAX,
-            true => SPENT_SEND_BYTES_MAX
-                .min(SPENT_TURN_SEND_BYTES_MAX.saturating_sub(sent_when_spent_bytes)),
-        }
+    /// Bytes of long replies and commands that a turn moves behind this work (W3).
+    pub fn bulk_bytes_max(self) -> usize {
+        let bytes = self.all_units().saturating_mul(BULK_UNIT_BYTES);
+        usize::try_from(bytes).unwrap_or(usize::MAX).clamp(BULK_BYTES_MIN, BULK_BYTES_MAX)
     }
 
     /// Takes steps of a pattern.
@@ -255,17 +229,6 @@ impl Work {
         self.all_units() - before.all_units() > PART_UNITS
     }
 
-    /// How much of long commands the turn after this one reads (W5).
-    #[inline]
-    pub fn long_reads_behind(self) -> LongReads {
-        let times = usize::try_from(self.all_units() / TURN_UNITS).unwrap_or(usize::MAX);
-        let grown = |bytes: usize, max: usize| bytes.saturating_mul(times.max(1)).min(max);
-        LongReads {
-            each_bytes: grown(READ_LONG_BYTES, READ_LONG_BYTES_MAX),
-            all_bytes: grown(TURN_READ_LONG_BYTES, TURN_READ_LONG_BYTES_MAX),
-        }
-    }
-
     /// Whether the counted work since `before` is a turn's work.
     pub fn is_turn_since(self, before: Work) -> bool {
         self.units.saturating_sub(before.units) >= TURN_UNITS
@@ -306,16 +269,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_commands_are_read_more_of_behind_a_turn_that_cost_many() {
-        let behind = |units: u64| {
-            let LongReads { each_bytes, all_bytes } =
-                Work { units, ..Work::default() }.long_reads_behind();
-            (each_bytes >> 10, all_bytes >> 10)
-        };
-        assert_eq!(behind(0), (256, 4 << 10));
-        assert_eq!(behind(TURN_UNITS), (256, 4 << 10));
-        assert_eq!(behind(3 * TURN_UNITS), (768, 12 << 10));
-        assert_eq!(behind(u64::MAX), (4 << 10, 16 << 10));
+    fn behind_costly_work_more_of_long_replies_moves() {
+        let kib = |units: u64| Work::counted(units).bulk_bytes_max() >> 10;
+        assert_eq!(kib(0), 64);
+        assert_eq!(kib(4096), 64);
+        assert_eq!(kib(TURN_UNITS), 2048);
+        assert_eq!(kib(u64::MAX), 4096);
     }
 
     #[test]

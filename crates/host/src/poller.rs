@@ -34,6 +34,8 @@ pub struct Ready {
     pub token: u64,
     /// Reading makes progress (it may find the end or an error).
     pub read: bool,
+    /// There is room to write, if that was waited for.
+    pub write: bool,
     /// The connection is broken in both directions.
     pub broken: bool,
 }

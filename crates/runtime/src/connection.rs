@@ -81,6 +81,8 @@ pub struct Connection {
     pub input_ended: bool,
     /// The events for which the poller waits.
     pub interest: Interest,
+    /// Whether it is in its worker's queue of long replies and commands.
+    pub in_bulk: InBulk,
     /// The batch that holds its latest request.
     pub batch_id: u64,
     /// Some of its replies were too large to be copied: its requests are no longer gathered, so
@@ -118,6 +120,17 @@ pub struct Connection {
     pub starved_at: Option<Instant>,
     /// How long the command that has an own buffer waited for parts of it before.
     pub waited: Duration,
+}
+
+/// What a connection moves in turn with others (worker/bulk.rs of `workers`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InBulk {
+    /// A long reply.
+    pub sends: bool,
+    /// More of a long command.
+    pub receives: bool,
+    /// Whether its socket's unsent bytes are limited, as they are from its first long reply on.
+    pub is_limited: bool,
 }
 
 /// Whether a connection continues.
@@ -286,6 +299,7 @@ impl Connection {
             ending: Ending::Open,
             input_ended: false,
             interest: Interest::READ,
+            in_bulk: InBulk::default(),
             batch_id: 0,
             is_large_reader: false,
             rounds_waited: 0,

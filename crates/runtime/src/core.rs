@@ -339,12 +339,6 @@ impl Core {
         }
     }
 
-    /// Counts the sent bytes of a long reply (W3).
-    pub fn note_sent(&mut self, sent_bytes: u64) {
-        self.turn.note_sent(sent_bytes);
-        self.charge(Work::bytes(sent_bytes));
-    }
-
     /// Charges a long command that was parsed; it is not charged again with the others
     /// ([`Core::charge_fed`]).
     pub fn charge_parsed(&mut self, command_bytes: u64) {

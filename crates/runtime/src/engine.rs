@@ -320,9 +320,14 @@ pub trait Home: Engine {
         false
     }
 
-    /// Sends a slice of each large reply that can continue; returns this worker's own loans that
-    /// have ended.
-    fn send_loans<P: Poller>(&mut self, _core: &Core, _poller: &mut P) -> Vec<Returned> {
+    /// Sends slices of large replies that can continue, until none of so many bytes is left;
+    /// returns this worker's own loans that have ended.
+    fn send_loans<P: Poller>(
+        &mut self,
+        _core: &Core,
+        _poller: &mut P,
+        _left_bytes: &mut usize,
+    ) -> Vec<Returned> {
         Vec::new()
     }
 

@@ -62,6 +62,7 @@ impl Poller for Everything {
         let event = |(_, token, interest): &(RawFd, u64, Interest)| Ready {
             token: *token,
             read: interest.read,
+            write: interest.write,
             broken: false,
         };
         ready.extend(self.polled.iter().take(READY_MAX).map(event));

@@ -17,6 +17,7 @@
 //! | when the sockets are polled | `polling` |
 //! | listeners, and the pause of accepting | `listeners` |
 //! | the arena, and the bytes of a gathering | `regions` |
+//! | long replies and commands, in turn | `bulk` |
 //! | connections that wait for room; clients closed for it | `starve::starved`; `evict` |
 //! | the role, and what other workers have handed over | `roles` |
 //! | handshakes under way; sockets that linger | `sealed`; `linger` |
@@ -30,10 +31,11 @@
 //! I3: a worker that sleeps in the kernel has parked its session (K12).
 //!
 //! # Limits
-//! A round reads at most an arena of bytes, plus a slice of each command that has its own buffer,
-//! so that one client's large value does not delay the others (K16).
+//! A round reads at most an arena of bytes, and moves a quantum of long commands and replies, so
+//! that one client's large value does not delay the others (K16).
 
 mod accept;
+mod bulk;
 mod control;
 mod events;
 mod evict;
@@ -87,6 +89,7 @@ use runtime::engine::Home;
 use runtime::shared::Shared;
 
 use crate::listen::UnixListener;
+use bulk::Bulk;
 use evict::Evictions;
 use idle::IdlePass;
 use latency::Latency;
@@ -148,6 +151,7 @@ pub struct Worker<E, P> {
     ready: Vec<Ready>,
     /// Connections that can continue without new input.
     resumable: Vec<usize>,
+    bulk: Bulk,
     starved: Starved,
     evictions: Evictions,
     lingering: Lingering,
@@ -243,6 +247,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             regions: Regions::new(),
             ready: Vec::new(),
             resumable: Vec::new(),
+            bulk: Bulk::default(),
             starved: Starved::new(now),
             evictions: Evictions::default(),
             lingering: Lingering::default(),
@@ -349,6 +354,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
 
     fn has_work_at_hand(&self) -> bool {
         !self.resumable.is_empty()
+            || !self.bulk.is_empty()
             || !self.due.is_empty()
             || self.has_native_work
             || self.core.flushing.is_on()
@@ -411,7 +417,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             // The ready list is taken out so that handlers may borrow the worker.
             let mut ready = std::mem::take(&mut self.ready);
             let mut resumable = std::mem::take(&mut self.resumable);
-            if !resumable.is_empty() || self.core.turn.has_left_unread() {
+            if !resumable.is_empty() {
                 read::put_in_order(self, &mut ready, &mut resumable);
             }
             let mut rest = ready.iter().copied().peekable();
@@ -452,8 +458,6 @@ impl<E: Home, P: Poller> Worker<E, P> {
             if self.roles.is_moving() {
                 roles::change(self);
             }
-            // Last: small replies have been sent by now.
-            lend::send_slices(self);
         }
         if let Some(udp) = &mut self.udp {
             self.has_native_work |= udp.flush(self.core.counters());
@@ -461,6 +465,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         events::send(self);
         tracking::tell_changes(self);
         finish::finish_touched(self);
+        // Last: small replies have been sent by now.
+        if E::ROUTES || !self.bulk.is_empty() {
+            bulk::serve(self);
+        }
         self.after_round(had_work || self.polling.has_served_queues, started_at);
     }
 

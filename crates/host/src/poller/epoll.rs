@@ -63,6 +63,7 @@ impl Poller for Epoll {
             Ready {
                 token: event.data.u64(),
                 read: broken || flags.contains(EventFlags::IN),
+                write: broken || flags.contains(EventFlags::OUT),
                 broken,
             }
         }));

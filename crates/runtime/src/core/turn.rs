@@ -1,9 +1,8 @@
-//! A worker's turn: its number, its cost so far, and how much of long commands and replies it
-//! moves.
+//! A worker's turn: its number and its cost so far.
 //!
-//! The rules W1 to W5 are those of `commands::work`.
+//! The rules W1 to W4 are those of `commands::work`.
 
-use commands::work::{LongReads, Work};
+use commands::work::Work;
 
 /// The turn of a worker.
 #[derive(Debug)]
@@ -16,13 +15,6 @@ pub struct Turn {
     part_end_units: u64,
     /// Whether other connections are fed in the same turn.
     is_beside_others: bool,
-    /// Bytes of long replies sent in this turn.
-    sent_when_spent_bytes: usize,
-    /// Bytes of long commands that the turn has read (W5).
-    read_long_bytes: usize,
-    /// How much of them it may read.
-    long_reads: LongReads,
-    has_left_unread: bool,
     /// Bytes of the gathering's long commands, which were charged as they were parsed.
     charged_parsed_bytes: u64,
 }
@@ -35,10 +27,6 @@ impl Default for Turn {
             work: Work::default(),
             part_end_units: 0,
             is_beside_others: false,
-            sent_when_spent_bytes: 0,
-            read_long_bytes: 0,
-            long_reads: Work::default().long_reads_behind(),
-            has_left_unread: false,
             charged_parsed_bytes: 0,
         }
     }
@@ -49,10 +37,7 @@ impl Turn {
     #[inline]
     pub(super) fn begin(&mut self) {
         self.number += 1;
-        self.long_reads = self.work.long_reads_behind();
         self.work = Work::default();
-        self.sent_when_spent_bytes = 0;
-        self.read_long_bytes = 0;
         self.part_end_units = self.work.end_of_part(true);
     }
 
@@ -80,43 +65,6 @@ impl Turn {
     #[inline]
     pub fn is_beside_others(&self) -> bool {
         self.is_beside_others
-    }
-
-    /// Bytes of one long reply that may be sent (W3).
-    pub fn send_bytes_max(&self) -> usize {
-        self.work.send_bytes_max(self.sent_when_spent_bytes)
-    }
-
-    /// Counts the sent bytes of a long reply (W3).
-    pub(super) fn note_sent(&mut self, sent_bytes: u64) {
-        if self.work.is_spent() {
-            self.sent_when_spent_bytes += sent_bytes as usize;
-        }
-    }
-
-    /// Bytes of one long command that may be read (W5); 0: it is read in a later turn.
-    pub fn read_bytes_max(&mut self) -> usize {
-        let LongReads { each_bytes, all_bytes } = self.long_reads;
-        let left_bytes = all_bytes.saturating_sub(self.read_long_bytes);
-        self.has_left_unread |= left_bytes == 0;
-        left_bytes.min(each_bytes)
-    }
-
-    /// Counts the bytes of a long command that were read (W5). They are charged when it is parsed:
-    /// small commands that were read in the same turn do not wait for them.
-    pub fn note_read_long(&mut self, read_bytes: usize) {
-        self.read_long_bytes += read_bytes;
-    }
-
-    /// Whether a long command was left unread.
-    #[inline]
-    pub fn has_left_unread(&self) -> bool {
-        self.has_left_unread
-    }
-
-    /// The same since the last call.
-    pub fn take_left_unread(&mut self) -> bool {
-        std::mem::take(&mut self.has_left_unread)
     }
 
     /// Notes bytes that are charged before the others of their connection are.

@@ -1,5 +1,5 @@
 //! Tests that need one particular order of the workers' rounds: wake-ups of thieves (T2), conflicts
-//! at the write table, and slices of large bodies (K16).
+//! at the write table, turns of costly commands.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,6 +13,7 @@ use sessions::end::End;
 
 use super::*;
 
+mod bulk;
 mod cluster;
 mod large_help;
 
@@ -243,38 +244,6 @@ fn a_write_that_waits_for_a_full_set_and_is_then_diverted_counts_one_conflict() 
     );
 }
 
-/// K16: a body of 4 MiB arrives in slices, and other clients of that worker do not wait for it.
-#[test]
-fn a_large_body_is_read_in_slices_and_others_are_answered_in_between() {
-    const SLICE_BYTES: u64 = 256 << 10;
-    const BODY_BYTES: usize = 4 << 20;
-    for policies in ["crew size-aware", "crew key-hash"] {
-        let mut bench = Bench::new(2, None, policies);
-        let (mut large, mut small) = (bench.client(0), bench.client(0));
-        bench.settle();
-        let body = set("large", &"x".repeat(BODY_BYTES));
-        let (mut rest, mut reply, mut round_count) = (body.as_bytes(), String::new(), 0);
-        while reply.is_empty() && round_count < 1000 {
-            // As much as the sockets accept, which is more than a slice.
-            while let Ok(count @ 1..) = large.write(rest) {
-                rest = &rest[count..];
-            }
-            let ask = "PING\r\n";
-            small.write_all(ask.as_bytes()).unwrap();
-            let before = bench.drive.shared.totals().net_input_bytes;
-            bench.turn(0);
-            let read_bytes = bench.drive.shared.totals().net_input_bytes - before;
-            assert!(read_bytes <= SLICE_BYTES + ask.len() as u64, "{read_bytes} in one round");
-            assert_eq!(received(&mut small), "+PONG\r\n", "in the same round");
-            bench.turn(1);
-            reply = received(&mut large);
-            round_count += 1;
-        }
-        assert_eq!(reply, "+OK\r\n", "{policies} after {round_count} rounds");
-        assert!(round_count >= BODY_BYTES / SLICE_BYTES as usize, "{round_count} rounds");
-    }
-}
-
 /// Sends commands that are answered by OK.
 fn store(bench: &mut Bench, client: &mut TcpStream, commands: &str) {
     let mut rest = commands.as_bytes();
@@ -462,113 +431,6 @@ fn connections_are_listed_some_hundreds_a_turn() {
     assert!(reply.contains("\r\nEND\r\nVERSION "), "{}", &reply[reply.len() - 100..]);
     let most = bench.turn_units_max();
     assert!((TURN_UNITS..=2 * TURN_UNITS).contains(&most), "{most}");
-}
-
-/// Clients that store large values, all of which become complete in the same turn, beside one with
-/// small requests.
-struct Bodies {
-    bench: Bench,
-    small: TcpStream,
-    large: Vec<TcpStream>,
-    asks: Vec<Vec<u8>>,
-    replies: Vec<String>,
-    /// Turns that the small client has been waiting, and the most that it has waited.
-    turns_waited: usize,
-    turns_waited_max: usize,
-}
-
-impl Bodies {
-    /// Each stores a key of its own, which the worker that it is connected to owns: a worker that
-    /// serves other workers' requests does not poll its sockets in every turn.
-    fn new(dialect: Dialect, count: usize, ask: impl Fn(&str) -> String) -> Bodies {
-        let mut bench = Bench::new(2, None, "crew key-hash");
-        let small = bench.client(0);
-        let large = (0..count).map(|_| bench.client_of(0, dialect)).collect();
-        let asks: Vec<_> = bench.keys_of(0).take(count).map(|key| ask(&key).into()).collect();
-        bench.settle();
-        let replies = vec![String::new(); asks.len()];
-        Bodies { bench, small, large, asks, replies, turns_waited: 0, turns_waited_max: 0 }
-    }
-
-    /// Sends what the sockets accept, except that many bytes of each, and runs a turn; returns what
-    /// was read in it.
-    fn turn(&mut self, kept_bytes: usize) -> u64 {
-        for (client, ask) in self.large.iter_mut().zip(&mut self.asks) {
-            let end = ask.len().saturating_sub(kept_bytes);
-            if let Ok(count) = client.write(&ask[..end]) {
-                ask.drain(..count);
-            }
-        }
-        if self.turns_waited == 0 {
-            self.small.write_all(b"PING\r\n").unwrap();
-        }
-        let before = self.bench.drive.shared.totals().net_input_bytes;
-        self.bench.turn(0);
-        let read_bytes = self.bench.drive.shared.totals().net_input_bytes - before;
-        self.turns_waited += 1;
-        self.turns_waited_max = self.turns_waited_max.max(self.turns_waited);
-        if !received(&mut self.small).is_empty() {
-            self.turns_waited = 0;
-        }
-        self.bench.turn(1);
-        for (client, reply) in self.large.iter_mut().zip(&mut self.replies) {
-            *reply += &received(client);
-        }
-        read_bytes
-    }
-}
-
-/// W1, W4.
-#[track_caller]
-fn check_bodies(dialect: Dialect, head: impl Fn(&str) -> String, done: &str) {
-    const BODY_BYTES: usize = 1 << 20;
-    const CLIENTS: usize = 12;
-    let ask = |key: &str| head(key) + &"x".repeat(BODY_BYTES) + "\r\n";
-    let mut bodies = Bodies::new(dialect, CLIENTS, ask);
-    for _ in 0..100 {
-        bodies.turn(1);
-    }
-    assert!(bodies.asks.iter().all(|rest| rest.len() == 1), "the sockets take no more");
-    for _ in 0..40 {
-        bodies.turn(0);
-    }
-    assert!(bodies.replies.iter().all(|reply| reply == done), "{:?}", bodies.replies);
-    assert!(bodies.turns_waited_max <= 2, "{} turns of {}", bodies.turns_waited_max, head("k"));
-    let (most, body_units) = (bodies.bench.turn_units_max(), BODY_BYTES as u64 / 64);
-    assert!(most >= TURN_UNITS / 2, "nothing was counted");
-    assert!(most <= TURN_UNITS + 2 * body_units, "{most} of {}", head("k"));
-}
-
-#[test]
-fn large_values_of_many_clients_are_stored_over_many_turns() {
-    let resp = |verb: &'static str| {
-        move |key: &str| {
-            let (verb_len, key_len) = (verb.len(), key.len());
-            format!("*3\r\n${verb_len}\r\n{verb}\r\n${key_len}\r\n{key}\r\n$1048576\r\n")
-        }
-    };
-    check_bodies(Dialect::Resp, resp("SET"), "+OK\r\n");
-    check_bodies(Dialect::Resp, resp("GETSET"), "$-1\r\n");
-    check_bodies(Dialect::Memcached, |key| format!("set {key} 0 0 1048576\r\n"), "STORED\r\n");
-    check_bodies(Dialect::Memcached, |key| format!("ms {key} 1048576\r\n"), "HD\r\n");
-}
-
-/// W5.
-#[test]
-fn a_turn_reads_so_much_of_large_values_and_of_each_in_the_end() {
-    const BODY_BYTES: usize = 400 << 10;
-    const CLIENTS: usize = 40;
-    // All long commands, and the bytes read before the length of a command is known.
-    const TURN_BYTES_MAX: u64 = (4 << 20) + (CLIENTS as u64) * (32 << 10);
-    let ask = |key: &str| set(key, &"x".repeat(BODY_BYTES));
-    let mut bodies = Bodies::new(Dialect::Resp, CLIENTS, ask);
-    let mut read_bytes_max = 0;
-    for _ in 0..200 {
-        read_bytes_max = read_bytes_max.max(bodies.turn(0));
-    }
-    assert!(bodies.replies.iter().all(|reply| reply == "+OK\r\n"), "{:?}", bodies.replies);
-    assert!(read_bytes_max >= 2 << 20, "{read_bytes_max} are too few to tell");
-    assert!(read_bytes_max <= TURN_BYTES_MAX, "{read_bytes_max}");
 }
 
 /// F1 of core/flushing.rs.

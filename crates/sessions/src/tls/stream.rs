@@ -177,6 +177,7 @@ impl Stream {
             }
         })?;
         match self.flush(socket, sent_total) {
+            Ok(()) if sent == Sent::Blocked && sealed_bytes >= bytes_max => Ok(Sent::Part),
             Ok(()) => Ok(sent),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Sent::Blocked),
             Err(error) => Err(error),

@@ -16,8 +16,9 @@
 //!     any time; it then shuts the socket down, and the loan ends at its next slice.
 //! I3: each loan comes back exactly once, unless the server's shutdown is cut short. Lent bytes
 //!     count as unsent until then, so the output limit holds (K12).
-//! I4: a round sends at most a slice of each loan, so a stand-by worker continues to serve small
-//!     requests, and a large reply progresses beside a larger one.
+//! I4: a round sends at most a slice of each loan, and of all together what the worker's bulk has
+//!     left (worker/bulk.rs), so a stand-by worker continues to serve small requests, and a large
+//!     reply progresses beside a larger one.
 //! I5: a loan's descriptor is closed before the loan comes back: while it is open, the poller of
 //!     the connection's own worker reports events of the socket, even after the socket was closed
 //!     and another connection took its place.
@@ -32,15 +33,15 @@
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
-use commands::output::Sent;
+use commands::output::{CALL_BYTES_MAX, Sent};
 use dispatch::lanes::{Loan, LoanEnd, Returned, TOKEN_LOAN};
 use host::poller::{Interest, Poller};
 use runtime::core::Core;
 use runtime::mailbox::Control;
 use runtime::slab::Slab;
 
-/// Bytes of one reply that one round sends, at most (I4): some ten microseconds of copying.
-const SLICE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of one reply that one round sends, at most (I4).
+const SLICE_BYTES_MAX: usize = CALL_BYTES_MAX;
 
 /// The result of sending a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +97,13 @@ impl Loans {
         std::mem::take(&mut self.returned_here)
     }
 
-    /// Sends a slice of each reply whose socket accepts it (I4).
-    pub fn send<P: Poller>(&mut self, core: &Core, poller: &mut P) {
+    /// Sends a slice of each reply whose socket accepts it, in turn, until none of `left_bytes` is
+    /// left (I4).
+    pub fn send<P: Poller>(&mut self, core: &Core, poller: &mut P, left_bytes: &mut usize) {
         for _ in 0..self.ready.len() {
+            if *left_bytes == 0 {
+                return;
+            }
             let Some(slot) = self.ready.pop_front() else { return };
             let Held { loan, is_polled, is_ready } = &mut self.held[slot];
             let mut sent_bytes = 0;
@@ -107,6 +112,7 @@ impl Loans {
             let counters = core.counters();
             counters.output_bytes.add(sent_bytes);
             counters.forwardings.lent_bytes.add(sent_bytes);
+            *left_bytes = left_bytes.saturating_sub(sent_bytes as usize);
             let mut step = match sent {
                 Ok(Sent::All) => Step::Sent,
                 Ok(Sent::Part) => Step::More,

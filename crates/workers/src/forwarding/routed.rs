@@ -445,8 +445,13 @@ impl Home for Routed {
         self.loans.has_ready()
     }
 
-    fn send_loans<P: Poller>(&mut self, core: &Core, poller: &mut P) -> Vec<Returned> {
-        self.loans.send(core, poller);
+    fn send_loans<P: Poller>(
+        &mut self,
+        core: &Core,
+        poller: &mut P,
+        left_bytes: &mut usize,
+    ) -> Vec<Returned> {
+        self.loans.send(core, poller, left_bytes);
         self.loans.take_returned_here()
     }
 

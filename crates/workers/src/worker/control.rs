@@ -215,9 +215,11 @@ pub(super) fn begin_due<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
 /// its replies is not read any more.
 fn read_last<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
     let Some(connection) = worker.core.connections.get_mut(slot) else { return };
-    if connection.interest.read {
+    if connection.in_bulk.receives {
+        // It is read in its turn.
+    } else if connection.interest.read {
         let token = slot as u64;
-        worker.ready.push(Ready { token, read: true, broken: false });
+        worker.ready.push(Ready { token, read: true, write: false, broken: false });
     } else {
         connection.input_ended = true;
         worker.core.touch(slot);

@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use budget::Books;
-use commands::output::Output;
+use commands::output::{CALL_BYTES_MAX, Output, Sent};
+use commands::work::Work;
 use counters::Dialect;
 use handlers::gather::Fed;
 use host::poller::{Interest, Poller};
@@ -17,8 +18,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use wire::resp::ErrorReply;
 
+use super::bulk::Way;
 use super::lend::Sender;
-use super::{Worker, events, lend, sealed, udp};
+use super::{Worker, bulk, events, lend, sealed, udp};
 
 /// Unread bytes that are discarded before a close. Closing with unread bytes would reset the
 /// connection, and the client could lose our last reply.
@@ -31,9 +33,6 @@ const TAKEN_BACK_MS_MAX: u64 = 50;
 /// The error in the place of a read that the node may not answer.
 const OVERTAKEN_MEMCACHED: &str =
     "SERVER_ERROR this node lost the slot or its lease while it read: send it again\r\n";
-
-/// Sending up to this many bytes is included in the cost of the commands.
-const SENT_UNCOUNTED_BYTES_MAX: usize = 64 << 10;
 
 /// Finishes every touched connection.
 pub(super) fn finish_touched<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
@@ -254,36 +253,69 @@ fn finish<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
         && !has_unparsed
         && connection.output.unsent_bytes() <= worker.core.output_limit_bytes;
     let write = is_blocked && sender != Sender::Lent;
-    poll_for(worker, slot, Interest { read, write });
+    // What is in bulk's queue, that decides (its B3).
+    let (known, in_bulk) = (connection.interest, connection.in_bulk);
+    let interest = Interest {
+        read: if in_bulk.receives { known.read } else { read },
+        write: if in_bulk.sends { known.write } else { write },
+    };
+    poll_for(worker, slot, interest);
 }
 
-/// Sends what the connection's socket takes; returns whether there is more.
+/// Sends what the connection's socket takes; returns whether there is more. A long output is sent
+/// later in the round, in turn with others (bulk.rs).
 #[inline]
 fn send<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) -> bool {
     if worker.core.connections[slot].turned_away.is_some() {
         tell_turned_away(worker, slot);
     }
-    let long_bytes_max = worker.core.turn.send_bytes_max();
-    let connection = &mut worker.core.connections[slot];
+    let connection = &worker.core.connections[slot];
     if matches!(connection.ending, Ending::Now | Ending::Resting)
         || (connection.output.is_empty() && connection.tls.is_none())
     {
         return false;
     }
-    let is_long = connection.output.unsent_bytes() > SENT_UNCOUNTED_BYTES_MAX;
-    let (mut sent_bytes, bytes_max) = (0, if is_long { long_bytes_max } else { usize::MAX });
-    let is_blocked = sealed::send_unsent(connection, bytes_max, &mut sent_bytes);
-    if sent_bytes > 0 && connection.interest.write {
+    if connection.in_bulk.sends {
+        return true;
+    }
+    if is_long(connection) {
+        if !connection.interest.write {
+            bulk::add(worker, slot, Way::Send);
+        }
+        return true;
+    }
+    send_some(worker, slot, usize::MAX).0 != Sent::All
+}
+
+/// Whether the connection's output is sent in turn with others: one with a large value. What is
+/// copied leaves as fast as turns make it, for it takes room in the buffers.
+#[inline]
+pub(super) fn is_long(connection: &Connection) -> bool {
+    let output = &connection.output;
+    output.unsent_bytes() > CALL_BYTES_MAX && output.pinned_bytes_max() > 0
+}
+
+/// Sends at most so many bytes; returns how that ended, and how many were sent.
+pub(super) fn send_some<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    slot: usize,
+    bytes_max: usize,
+) -> (Sent, usize) {
+    let connection = &mut worker.core.connections[slot];
+    let was_long = connection.output.unsent_bytes() > CALL_BYTES_MAX;
+    let mut sent_bytes = 0;
+    let sent = sealed::send_unsent(connection, bytes_max, &mut sent_bytes);
+    if sent_bytes > 0 && (connection.interest.write || connection.in_bulk.sends) {
         connection.client.set_active(worker.core.now); // Slow, not idle.
     }
     worker.core.counters().output_bytes.add(sent_bytes);
-    if is_long {
-        worker.core.note_sent(sent_bytes);
+    if was_long {
+        worker.core.charge(Work::bytes(sent_bytes)); // Of short ones, the commands' cost has it.
     }
-    if E::ROUTES && !is_blocked {
+    if E::ROUTES && sent == Sent::All {
         worker.engine.deliver_more(&mut worker.core, slot);
     }
-    is_blocked
+    (sent, sent_bytes as usize)
 }
 
 /// Tells a client that a door has turned it away, once all earlier replies are there.
@@ -300,7 +332,11 @@ fn tell_turned_away<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) 
 }
 
 /// Sets the poller's interest, if it has changed.
-fn poll_for<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize, interest: Interest) {
+pub(super) fn poll_for<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    slot: usize,
+    interest: Interest,
+) {
     let connection = &mut worker.core.connections[slot];
     if connection.interest == interest {
         return;

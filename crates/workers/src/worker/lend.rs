@@ -142,11 +142,17 @@ pub(super) fn wake<E: Home, P: Poller>(worker: &mut Worker<E, P>, ready: &[Ready
     }
 }
 
-/// Sends a slice of each large reply.
-pub(super) fn send_slices<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+/// Sends slices of large replies, at most about so many bytes in all; returns how many are left.
+pub(super) fn send_slices<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    mut left_bytes: usize,
+) -> usize {
     if worker.engine.has_loans() {
-        for returned in worker.engine.send_loans(&worker.core, &mut worker.poller) {
+        let core = &worker.core;
+        for returned in worker.engine.send_loans(core, &mut worker.poller, &mut left_bytes) {
             take_back(worker, returned);
         }
+        super::finish::finish_touched(worker);
     }
+    left_bytes
 }

@@ -7,7 +7,6 @@
 //!     budget as a whole before a byte is read into it, so that two half-read commands never wait
 //!     for each other's room.
 
-use std::io::{self, Read};
 use std::iter::Peekable;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +18,9 @@ use runtime::engine::Home;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
+use super::bulk::Way;
 use super::regions::{Place, Region};
-use super::{Worker, control, sealed, starve};
+use super::{Worker, bulk, control, finish, sealed, starve};
 
 /// A longer incomplete command has its own buffer, so it is not copied into the arena at each read.
 pub(super) const HELD_BYTES_MAX: usize = 16 << 10;
@@ -60,11 +60,6 @@ pub(super) fn put_in_order<E: Home, P: Poller>(
     ready: &mut [Ready],
     resumable: &mut [usize],
 ) {
-    if worker.core.turn.take_left_unread() {
-        // W5: the first one to be read changes from turn to turn.
-        let first = worker.core.turn.number() as usize % ready.len().max(1);
-        ready.rotate_left(first);
-    }
     ready.sort_by_key(|event| is_slow(worker, event.token));
     let connections = &worker.core.connections;
     resumable.sort_by_key(|slot| {
@@ -147,7 +142,17 @@ fn read_event<E: Home, P: Poller>(
         connection.ending = Ending::Now;
         return used_bytes;
     }
-    if !event.read || connection.input_ended || !connection.interest.read {
+    let is_sent_later = event.write && connection.interest.write && finish::is_long(connection);
+    let is_read = event.read && !connection.input_ended && connection.interest.read;
+    let is_own = connection.input.need_bytes > HELD_BYTES_MAX;
+    if is_sent_later {
+        bulk::add(worker, slot, Way::Send);
+    }
+    if !is_read {
+        return used_bytes;
+    }
+    if is_own {
+        bulk::add(worker, slot, Way::Receive);
         return used_bytes;
     }
     if worker.core.ledger.is_over() {
@@ -156,13 +161,9 @@ fn read_event<E: Home, P: Poller>(
     }
     worker.core.lend_buffer(slot);
     let connection = &worker.core.connections[slot];
-    if connection.tls.is_some() {
-        sealed::read_sealed(worker, slot, used_bytes)
-    } else if connection.input.need_bytes > HELD_BYTES_MAX {
-        read_own(worker, slot);
-        used_bytes
-    } else {
-        read_arena(worker, slot, used_bytes)
+    match connection.tls.is_some() {
+        true => sealed::open_arena(worker, slot, used_bytes),
+        false => read_arena(worker, slot, used_bytes),
     }
 }
 
@@ -206,36 +207,35 @@ fn read_arena<E: Home, P: Poller>(
     end
 }
 
-/// Reads a slice of a large command into its own buffer; parses once it may be complete.
-fn read_own<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
-    let Some(bytes_max) = own_bytes_max(worker) else { return };
+/// Reads at most so much of a long command into its own buffer, and parses it once it may be
+/// complete; returns how much, and whether there may be more.
+pub(super) fn read_own<E: Home, P: Poller>(
+    worker: &mut Worker<E, P>,
+    slot: usize,
+    bytes_max: usize,
+) -> (usize, bool) {
     let connection = &mut worker.core.connections[slot];
     let input = &mut connection.input;
     let room_bytes = input.held.capacity() - input.held.len();
     let want_bytes = room_bytes.min(bytes_max);
     let len_before = input.held.len();
-    let mut socket = (&connection.socket).take(want_bytes as u64);
-    let result = socket.read_to_end(&mut input.held);
-    let count = input.held.len() - len_before;
-    match result {
-        Ok(_) if count < want_bytes => connection.input_ended = true,
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            connection.input_ended = worker.is_draining;
-        }
-        Err(_) => connection.ending = Ending::Now,
+    // One call: the standard library's own loop begins with 8 KiB each time.
+    input.held.resize(len_before + want_bytes, 0);
+    let received = recv(&connection.socket, &mut input.held[len_before..], RecvFlags::empty());
+    let arrived = arrived(received.map(|(count, _)| count), want_bytes);
+    let count = if let Arrived::Bytes(count) = arrived { count } else { 0 };
+    input.held.truncate(len_before + count);
+    let is_unfinished = input.held.len() < input.need_bytes;
+    match arrived {
+        // What the socket had is taken: no second call to learn that.
+        Arrived::Bytes(_) => connection.input_ended = worker.is_draining && count < want_bytes,
+        Arrived::Nothing => connection.input_ended = worker.is_draining,
+        Arrived::End => connection.input_ended = true,
+        Arrived::Broken => connection.ending = Ending::Now,
     }
+    let has_more = count == want_bytes && is_unfinished;
     end_own_read(worker, slot, len_before);
-}
-
-/// Bytes that a turn may read into an own buffer (K16, W5); `None`: nothing now.
-pub(super) fn own_bytes_max<E: Home, P: Poller>(worker: &mut Worker<E, P>) -> Option<usize> {
-    match worker.core.turn.read_bytes_max() {
-        // A connection that is read a last time has no later turn.
-        0 if worker.is_draining => Some(READ_BYTES_MAX),
-        0 => None,
-        bytes_max => Some(bytes_max),
-    }
+    (count, has_more)
 }
 
 /// Parses the bytes in an own buffer once they may be complete.
@@ -248,7 +248,6 @@ pub(super) fn end_own_read<E: Home, P: Poller>(
     let count = connection.input.held.len() - len_before;
     if count > 0 {
         connection.client.set_active(worker.core.now);
-        worker.core.turn.note_read_long(count);
     }
     let input = &mut worker.core.connections[slot].input;
     if input.held.len() >= input.need_bytes {

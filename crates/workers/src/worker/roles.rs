@@ -20,7 +20,7 @@ use base::roles::{Facts, Member, RolePlan, Step};
 use config::Poll;
 use dispatch::lanes::PublishedRoles;
 use host::poller::Poller;
-use runtime::connection::{Connection, Ending};
+use runtime::connection::{Connection, Ending, InBulk};
 use runtime::engine::Home;
 use runtime::mailbox::Control;
 use runtime::moving::Moving;
@@ -188,6 +188,10 @@ fn hand_over_from<E: Home, P: Poller>(
     }
     // It fails only if it is not polled.
     let _ = worker.poller.remove(connection.socket.as_fd());
+    // There the poller reports what waited in bulk's queue here.
+    connection.interest.read |= connection.in_bulk.receives;
+    connection.interest.write |= connection.in_bulk.sends;
+    connection.in_bulk = InBulk::default();
     worker.core.shared.roles().transit.begin_another();
     hand_over(worker, connection, targets);
 }

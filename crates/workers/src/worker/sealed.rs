@@ -15,7 +15,7 @@ use sessions::clients::TooMany;
 use sessions::tls::{HANDSHAKE_BYTES, Received, Stream, append, fill};
 
 use super::accept::too_many_line;
-use super::read::{HELD_BYTES_MAX, READ_BYTES_MAX, arena_read_bytes};
+use super::read::{READ_BYTES_MAX, arena_read_bytes};
 use super::regions::Place;
 use super::{Worker, evict, finish, read};
 
@@ -132,19 +132,10 @@ fn cut_off<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) {
     finish::close(worker, slot);
 }
 
-/// Reads once and decrypts, as `read_arena` and `read_own` do for plain connections; returns
-/// how much of the arena is used.
+/// Reads once into the arena and decrypts, as `read_arena` does for plain connections; returns how
+/// much of the arena is used.
 #[inline(never)]
-pub(super) fn read_sealed<E: Home, P: Poller>(
-    worker: &mut Worker<E, P>,
-    slot: usize,
-    used_bytes: usize,
-) -> usize {
-    let is_own = worker.core.connections[slot].input.need_bytes > HELD_BYTES_MAX;
-    if is_own { open_own(worker, slot, used_bytes) } else { open_arena(worker, slot, used_bytes) }
-}
-
-fn open_arena<E: Home, P: Poller>(
+pub(super) fn open_arena<E: Home, P: Poller>(
     worker: &mut Worker<E, P>,
     slot: usize,
     used_bytes: usize,
@@ -172,28 +163,30 @@ fn open_arena<E: Home, P: Poller>(
     after_held + count
 }
 
-fn open_own<E: Home, P: Poller>(
+/// The same into a long command's own buffer, at most about `bytes_max`; returns how much, and
+/// whether there may be more.
+pub(super) fn open_own<E: Home, P: Poller>(
     worker: &mut Worker<E, P>,
     slot: usize,
-    used_bytes: usize,
-) -> usize {
-    let Some(bytes_max) = read::own_bytes_max(worker) else { return used_bytes };
+    bytes_max: usize,
+) -> (usize, bool) {
     let len_before = worker.core.connections[slot].input.held.len();
     let mut sealed = [0; SEALED_READ_BYTES];
-    loop {
+    let (count, has_more) = loop {
         let Connection { tls, input, socket, .. } = &mut worker.core.connections[slot];
-        let Some(tls) = tls else { return used_bytes };
+        let Some(tls) = tls else { return (0, false) };
         let take = |reader: rustls::Reader<'_>| append(reader, &mut input.held);
         let received = tls.receive(socket, &mut sealed, take);
         let is_whole = input.held.len() >= input.need_bytes;
-        let is_much = input.held.len() - len_before >= bytes_max;
+        let count = input.held.len() - len_before;
         note_received(&mut worker.core, slot, &received, worker.is_draining);
-        if is_whole || is_much || !matches!(received, Received::Sealed(SEALED_READ_BYTES)) {
-            break;
+        let may_have_more = matches!(received, Received::Sealed(SEALED_READ_BYTES)) && !is_whole;
+        if !may_have_more || count >= bytes_max {
+            break (count, may_have_more);
         }
-    }
+    };
     read::end_own_read(worker, slot, len_before);
-    used_bytes
+    (count, has_more)
 }
 
 fn note_received(core: &mut Core, slot: usize, received: &Received, is_draining: bool) {
@@ -236,29 +229,23 @@ fn note_received(core: &mut Core, slot: usize, received: &Received, is_draining:
     }
 }
 
-/// Sends a connection's output, at most about `bytes_max`; returns whether some is left, for
-/// which the poller reports room.
+/// Sends a connection's output, at most about `bytes_max`. A broken socket counts as sent.
 #[inline]
 pub(super) fn send_unsent(
     connection: &mut Connection,
     bytes_max: usize,
     sent_bytes: &mut u64,
-) -> bool {
+) -> Sent {
     let Connection { tls, output, socket, .. } = connection;
     let sent = match tls {
-        _ if bytes_max == 0 => Ok(Sent::Part), // The next turn continues.
         None if bytes_max < usize::MAX => output.send_slice(socket.as_fd(), bytes_max, sent_bytes),
         None => output.send(socket.as_fd(), sent_bytes),
         Some(tls) => tls.send(output, socket.as_fd(), bytes_max, sent_bytes),
     };
-    match sent {
-        Ok(Sent::All) => false,
-        Ok(Sent::Part | Sent::Blocked) => true,
-        Err(_) => {
-            connection.ending = Ending::Now;
-            false
-        }
-    }
+    sent.unwrap_or_else(|_| {
+        connection.ending = Ending::Now;
+        Sent::All
+    })
 }
 
 /// Whether the first bytes were no TLS record.
