@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use budget::Books;
-use commands::output::{CALL_BYTES_MAX, Output, Sent};
+use commands::output::{CALL_BYTES_MAX, Output, PIN_VALUE_BYTES_MIN, Sent};
 use commands::work::Work;
 use counters::Dialect;
 use handlers::gather::Fed;
@@ -287,12 +287,12 @@ fn send<E: Home, P: Poller>(worker: &mut Worker<E, P>, slot: usize) -> bool {
     send_some(worker, slot, usize::MAX).0 != Sent::All
 }
 
-/// Whether the connection's output is sent in turn with others: one with a large value. What is
-/// copied leaves as fast as turns make it, for it takes room in the buffers.
+/// Whether the connection's output is sent in turn with others: one with a large value. All else
+/// leaves as fast as turns make it, for it takes room in the buffers.
 #[inline]
 pub(super) fn is_long(connection: &Connection) -> bool {
     let output = &connection.output;
-    output.unsent_bytes() > CALL_BYTES_MAX && output.pinned_bytes_max() > 0
+    output.unsent_bytes() > CALL_BYTES_MAX && output.pinned_bytes_max() >= PIN_VALUE_BYTES_MIN
 }
 
 /// Sends at most so many bytes; returns how that ended, and how many were sent.
