@@ -71,7 +71,13 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Load")]
     pub threads: usize,
 
-    /// Total number of connections of all threads
+    /// Further threads that send the requests for values above 1400 bytes, at the lowest priority,
+    /// each over as many connections as one of --threads has: then reading large replies does not
+    /// delay small ones in the client; needs --rate
+    #[arg(long, default_value_t = 0, value_name = "N", help_heading = "Load")]
+    pub large_threads: usize,
+
+    /// Total number of connections of --threads
     #[arg(long, default_value_t = 50, value_name = "N", help_heading = "Load")]
     pub connections: usize,
 

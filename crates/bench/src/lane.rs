@@ -3,6 +3,8 @@
 
 use workload::{Cursor, Entry, Operation};
 
+use crate::apart::Takes;
+
 /// One walker of the trace, with the keys that it inserts.
 ///
 /// Lane `l` of `n` inserts the ids with remainder `l`, so that it alone knows which of them exist:
@@ -15,6 +17,7 @@ pub(crate) struct Lane<'a> {
     sent_count: u64,
     /// The answered ones of these.
     stored_count: u64,
+    takes: Takes<'a>,
 }
 
 /// An operation on a key that the lane has chosen.
@@ -48,15 +51,27 @@ impl<'a> Lane<'a> {
         lane: usize,
         lane_count: usize,
         key_count: u64,
+        takes: Takes<'a>,
     ) -> Lane<'a> {
         let (lane, lane_count) = (lane as u64, lane_count as u64);
         let initial_count = key_count.saturating_sub(lane).div_ceil(lane_count);
-        Lane { cursor, lane, lane_count, sent_count: initial_count, stored_count: initial_count }
+        let (sent_count, stored_count) = (initial_count, initial_count);
+        Lane { cursor, lane, lane_count, sent_count, stored_count, takes }
     }
 
     /// The next operation.
     #[inline]
     pub(crate) fn advance(&mut self) -> Step {
+        loop {
+            let step = self.advance_any();
+            if self.takes.has(step.id()) {
+                return step;
+            }
+        }
+    }
+
+    #[inline]
+    fn advance_any(&mut self) -> Step {
         match self.cursor.advance() {
             Operation::Read(id) => Step::Read(id),
             Operation::Update(id) => Step::Update(id),
@@ -84,7 +99,12 @@ impl<'a> Lane<'a> {
 
     /// A further key of a multi-get.
     pub(crate) fn advance_id(&mut self) -> u64 {
-        self.cursor.advance_id()
+        loop {
+            let id = self.cursor.advance_id();
+            if self.takes.has(id) {
+                return id;
+            }
+        }
     }
 
     /// Records the answer to the oldest unanswered insert. (Replies keep a connection's order.)
@@ -108,7 +128,7 @@ mod tests {
     fn latest_reads_never_pass_the_last_answered_insert() {
         let profile: Profile = "ycsb-d".parse().unwrap();
         let trace = Trace::draw(&profile.draw(100, 1), 10_000);
-        let mut lane = Lane::new(trace.cursor(1, 3), 1, 3, 100);
+        let mut lane = Lane::new(trace.cursor(1, 3), 1, 3, 100, Takes::All);
         let (mut newest, mut waiting) = (97, std::collections::VecDeque::new());
         for round in 0..10_000 {
             match lane.advance() {

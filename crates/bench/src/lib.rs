@@ -12,6 +12,7 @@
 //! `docs/design/bench.md` explains how to read the figures, and how they can mislead.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod args;
 mod codec;
 mod connection;

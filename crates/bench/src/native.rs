@@ -73,7 +73,7 @@ fn connect_all(plan: &Plan, target: &Target) -> Result<Vec<Connection>, BenchErr
     };
     let failed = |error| BenchError::ConnectNative { reason: format!("{error}") };
     let open = |_| Connection::open(target, config.clone(), CONNECT_TIMEOUT).map_err(failed);
-    (0..plan.connection_count).map(open).collect()
+    (0..plan.lane_count()).map(open).collect()
 }
 
 fn run_thread(
@@ -96,14 +96,15 @@ fn run_thread(
             Load::new(connection, source, plan)
         })
         .collect();
-    let mut worker =
-        Worker { plan, target, control, loads, pacing: pacing(plan, index), tally: Tally::new() };
+    let pacing = pacing(plan, index, trace)?;
+    let mut worker = Worker { plan, target, control, loads, pacing, tally: Tally::new() };
     worker.populate()?;
     control.ready();
     if control.phase() != Phase::Stop {
-        let lane = |lane: usize| {
-            Lane::new(trace.cursor(lane, lane_count), lane, lane_count, plan.draw.key_count)
-        };
+        plan.begin_load(index);
+        let (keys, takes) = (plan.draw.key_count, plan.takes(index));
+        let lane =
+            |lane: usize| Lane::new(trace.cursor(lane, lane_count), lane, lane_count, keys, takes);
         worker.run(lane_ids.into_iter().map(lane).collect())?;
     }
     Ok(worker.tally)

@@ -103,15 +103,16 @@ impl NetworkRun<'_> {
             connections,
             poller,
             pipeline: plan.pipeline,
-            pacing: pacing(plan, index),
+            pacing: pacing(plan, index, trace)?,
             tally: Tally::new(),
         };
         worker.populate()?;
         self.control.ready();
         if self.control.phase() != Phase::Stop {
-            let key_count = plan.draw.key_count;
+            plan.begin_load(index);
+            let (keys, takes) = (plan.draw.key_count, plan.takes(index));
             let lane = |lane: usize| {
-                Lane::new(trace.cursor(lane, lane_count), lane, lane_count, key_count)
+                Lane::new(trace.cursor(lane, lane_count), lane, lane_count, keys, takes)
             };
             worker.load(lane_ids.into_iter().map(lane).collect())?;
         }
@@ -121,7 +122,7 @@ impl NetworkRun<'_> {
     fn connect_all(&self) -> Result<Vec<TcpStream>, BenchError> {
         let failed = |source| BenchError::Connect { address: self.address.to_owned(), source };
         let addresses: Vec<SocketAddr> = self.address.to_socket_addrs().map_err(failed)?.collect();
-        (0..self.plan.connection_count)
+        (0..self.plan.lane_count())
             .map(|_| {
                 let mut socket = connect(&addresses).map_err(failed)?;
                 self.log_in(&mut socket)?;
@@ -172,9 +173,10 @@ pub(crate) fn run_threads<C: Send>(
 ) -> Result<Summary, BenchError> {
     progress.phase("drawing the trace");
     let trace = Trace::draw(&plan.draw, plan.trace_len);
-    let mut shares: Vec<Vec<(usize, C)>> = (0..plan.thread_count).map(|_| Vec::new()).collect();
+    let mut shares: Vec<Vec<(usize, C)>> =
+        (0..plan.all_thread_count()).map(|_| Vec::new()).collect();
     for (lane, connection) in connections.into_iter().enumerate() {
-        shares[lane % plan.thread_count].push((lane, connection));
+        shares[plan.thread_of(lane)].push((lane, connection));
     }
     std::thread::scope(|scope| {
         let (trace, run_thread) = (&trace, &run_thread);
@@ -209,7 +211,7 @@ pub(crate) fn conduct(
 ) -> Result<Option<ServerCpu>, BenchError> {
     let keys = if plan.populate { plan.draw.key_count } else { 0 };
     progress.start_populating(keys);
-    control.wait_ready(plan.thread_count, |count| progress.populated(count));
+    control.wait_ready(plan.all_thread_count(), |count| progress.populated(count));
     progress.start_running(plan.warmup + plan.duration);
     control.enter(Phase::WarmUp);
     control.pass(plan.warmup, |passed| progress.running(passed));
@@ -234,16 +236,21 @@ pub(crate) fn conduct(
 }
 
 /// The rule by which a thread sends.
-pub(crate) fn pacing(plan: &Plan, thread_index: usize) -> Pacing {
-    match plan.open_loop {
+pub(crate) fn pacing(
+    plan: &Plan,
+    thread_index: usize,
+    trace: &Trace,
+) -> Result<Pacing, BenchError> {
+    Ok(match plan.open_loop {
         None => Pacing::Closed,
         Some(open) => {
-            let per_second = open.per_second / plan.thread_count as f64;
+            let share = plan.takes(thread_index).share(trace)?;
+            let per_second = open.per_second * share / plan.like_thread_count(thread_index) as f64;
             let seed = plan.draw.seed.wrapping_add(thread_index as u64 + 1);
             let clock = ArrivalClock::new(open.arrivals, per_second, seed);
             Pacing::Open(Offer::new(clock, open.when_full))
         }
-    }
+    })
 }
 
 fn connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {

@@ -8,6 +8,7 @@ use workload::{
     Arrivals, Draw, KeyFormat, KeyStyle, Mix, Profile, Trace, ValueSizes, WorkloadError,
 };
 
+use crate::apart::{Takes, give_way};
 use crate::args::Args;
 use crate::error::BenchError;
 use crate::items::Items;
@@ -27,7 +28,11 @@ pub(crate) struct Plan {
     /// Keys per read.
     pub(crate) mget: usize,
     pub(crate) populate: bool,
+    /// Threads of all requests, or of those for small values.
     pub(crate) thread_count: usize,
+    /// Threads of requests for large values; 0: there is one class.
+    pub(crate) large_thread_count: usize,
+    /// The connections of `thread_count` threads.
     pub(crate) connection_count: usize,
     pub(crate) pipeline: usize,
     /// `None`: closed loop.
@@ -142,6 +147,7 @@ impl Plan {
                 "{workload} needs at least one key for each of {lane_count} connections"
             )));
         }
+        let large_thread_count = large_thread_count(args, &mix, is_in_process)?;
         if args.duration.is_zero() {
             return Err(BenchError::usage("--duration is 0: measure for some time, e.g. 10s"));
         }
@@ -155,6 +161,7 @@ impl Plan {
             mget: args.mget,
             populate: !args.no_populate,
             thread_count: thread_count.min(lane_count),
+            large_thread_count,
             connection_count,
             pipeline,
             open_loop: open_loop(args, is_in_process)?,
@@ -178,7 +185,45 @@ impl Plan {
     pub(crate) fn lane_count(&self) -> usize {
         match self.target {
             Target::Embedded | Target::Null => self.thread_count,
-            Target::Server { .. } | Target::Native(_) => self.connection_count,
+            Target::Server { .. } | Target::Native(_) => {
+                let per_thread = self.connection_count.div_ceil(self.thread_count);
+                self.connection_count + self.large_thread_count * per_thread
+            }
+        }
+    }
+
+    /// Threads of both classes.
+    pub(crate) fn all_thread_count(&self) -> usize {
+        self.thread_count + self.large_thread_count
+    }
+
+    /// The thread that a connection belongs to.
+    pub(crate) fn thread_of(&self, lane: usize) -> usize {
+        match lane.checked_sub(self.connection_count) {
+            None => lane % self.thread_count,
+            Some(lane) => self.thread_count + lane % self.large_thread_count,
+        }
+    }
+
+    /// The threads that send the same requests as this one.
+    pub(crate) fn like_thread_count(&self, thread_index: usize) -> usize {
+        let is_large = thread_index >= self.thread_count;
+        if is_large { self.large_thread_count } else { self.thread_count }
+    }
+
+    /// The requests that a thread sends.
+    pub(crate) fn takes(&self, thread_index: usize) -> Takes<'_> {
+        match (self.large_thread_count, thread_index < self.thread_count) {
+            (0, _) => Takes::All,
+            (_, true) => Takes::Small(&self.value_sizes),
+            (_, false) => Takes::Large(&self.value_sizes),
+        }
+    }
+
+    /// To be called by each thread when its keys are stored.
+    pub(crate) fn begin_load(&self, thread_index: usize) {
+        if matches!(self.takes(thread_index), Takes::Large(_)) {
+            give_way();
         }
     }
 
@@ -231,6 +276,20 @@ fn profile(
         profile.popularity = text.parse().map_err(from_workload)?;
     }
     Ok((workload, profile))
+}
+
+fn large_thread_count(args: &Args, mix: &Mix, is_in_process: bool) -> Result<usize, BenchError> {
+    let count = in_range("--large-threads", args.large_threads, 0, THREADS_MAX)?;
+    let refuse = |why| Err(BenchError::usage(format!("--large-threads {why}")));
+    match count {
+        0 => Ok(0),
+        _ if is_in_process => refuse("needs connections; this target has none"),
+        _ if args.rate.is_none() => refuse("needs --rate: in a closed loop each class would go on"),
+        _ if mix.insert > 0 => {
+            refuse("needs keys whose sizes are known: not a workload with inserts")
+        }
+        _ => Ok(count),
+    }
 }
 
 fn key_format(
@@ -403,6 +462,9 @@ mod tests {
         check_refused("--threads 0", "--threads is 0");
         check_refused("--keys 0", "--keys is 0");
         check_refused("--rate 0", "--rate");
+        check_refused("--large-threads 1", "--rate");
+        check_refused("--large-threads 1 --rate 10 --workload ycsb-d", "inserts");
+        check_refused("embedded: --large-threads 1 --rate 10", "connections");
         check_refused("--poll x", "--poll");
         check_refused("--pin 3-1", "CPU list");
         check_refused("--key-size 2", "4096 keys");

@@ -10,6 +10,7 @@ use super::Work;
 use super::batch::Batch;
 use super::engine::Engine;
 use super::fixed::Fixed;
+use crate::apart::Takes;
 use crate::control::{Control, Phase};
 use crate::error::BenchError;
 use crate::lane::Lane;
@@ -58,7 +59,7 @@ impl<'a, E: Engine> Thread<'a, E> {
         }
         let lane_count = plan.lane_count();
         let cursor = trace.cursor(index, lane_count);
-        let lane = Lane::new(cursor, index, lane_count, plan.draw.key_count);
+        let lane = Lane::new(cursor, index, lane_count, plan.draw.key_count, Takes::All);
         match plan.open_loop {
             None => self.run_closed(lane, batch),
             Some(open) => {

@@ -131,7 +131,7 @@ fn run_against(line: &str, script: &dyn Script) -> (Plan, Result<Summary, BenchE
     };
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let count = plan.connection_count;
+            let count = plan.lane_count();
             let sockets: Vec<_> = (0..count).map(|_| listener.accept().unwrap().0).collect();
             std::thread::scope(|scope| {
                 for socket in sockets {
@@ -221,6 +221,48 @@ fn every_workload_reads_back_what_it_wrote() {
             assert_eq!(summary.thread_count, 2);
         }
     }
+}
+
+/// Each connection is served by a thread of its own.
+#[derive(Default)]
+struct Classes {
+    faithful: Faithful,
+    /// Whether GETs of values above 1400 bytes came, by connection.
+    large: Mutex<HashMap<std::thread::ThreadId, Vec<bool>>>,
+}
+
+impl Script for Classes {
+    fn answer(&self, requests: Vec<Request>, out: &mut Vec<u8>) {
+        for request in requests {
+            if let Request::Get(keys) = &request {
+                let len = self.faithful.items.lock().unwrap()[&keys[0]].len();
+                let id = std::thread::current().id();
+                self.large.lock().unwrap().entry(id).or_default().push(len > 1400);
+            }
+            self.faithful.answer(vec![request], out);
+        }
+    }
+
+    fn depth(&self) -> Option<usize> {
+        None
+    }
+}
+
+#[test]
+fn large_values_are_read_by_threads_and_connections_of_their_own() {
+    let line = "resp://{} --connections 4 --threads 2 --large-threads 1 --rate 20000 --keys 500 \
+                --value-size 64:9,2000:1 --duration 250ms --warmup 10ms --poll block";
+    let script = Classes::default();
+    let (plan, result) = run_against(line, &script);
+    let summary = result.unwrap();
+    assert_eq!((plan.lane_count(), summary.thread_count), (6, 3));
+    let total = &summary.total;
+    assert_eq!((total.miss_count, total.mismatch_count, total.error_count), (0, 0, 0));
+    let connections: Vec<Vec<bool>> = script.large.into_inner().unwrap().into_values().collect();
+    assert_eq!(connections.len(), 6);
+    let is_mixed = |seen: &&Vec<bool>| seen.iter().any(|large| *large != seen[0]);
+    assert_eq!(connections.iter().filter(is_mixed).count(), 0);
+    assert_eq!(connections.iter().filter(|seen| seen[0]).count(), 2);
 }
 
 #[test]

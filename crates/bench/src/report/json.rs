@@ -150,6 +150,7 @@ struct Config<'a> {
     value_size: String,
     mget: usize,
     threads: usize,
+    large_threads: usize,
     /// Absent for the embedded store.
     connections: Option<usize>,
     pipeline: Option<usize>,
@@ -236,6 +237,7 @@ fn config(plan: &Plan) -> Config<'_> {
         value_size: plan.value_sizes.to_string(),
         mget: plan.mget,
         threads: plan.thread_count,
+        large_threads: plan.large_thread_count,
         connections: (!is_embedded).then_some(plan.connection_count),
         pipeline: (!is_embedded).then_some(plan.pipeline),
         batch: is_embedded.then_some(plan.embedded.batch),

@@ -47,7 +47,11 @@ pub(crate) fn title(plan: &Plan) -> String {
             )
         }
     };
-    format!("{work}{mget}; {items}; {load}; {pace}")
+    let apart = match plan.large_thread_count {
+        0 => String::new(),
+        count => format!(", large values by {count} more threads"),
+    };
+    format!("{work}{mget}; {items}; {load}{apart}; {pace}")
 }
 
 pub(crate) fn format(plan: &Plan, summary: &Summary) -> String {
