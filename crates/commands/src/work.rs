@@ -43,7 +43,8 @@ pub const TURN_UNITS: u64 = 1 << 17;
 
 /// Bytes of long replies and commands that a turn moves (W3).
 const BULK_BYTES_MIN: usize = 64 << 10;
-const BULK_BYTES_MAX: usize = 4 << 20;
+/// What a turn moves of them at most.
+pub const BULK_BYTES_MAX: usize = 4 << 20;
 const BULK_UNIT_BYTES: u64 = UNIT_BYTES / 4;
 
 /// The part of one connection (W2).

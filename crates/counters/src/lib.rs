@@ -118,6 +118,33 @@ impl CompactionCells {
     }
 }
 
+/// What moved of long replies and commands at one go, in turns that other clients waited for.
+#[derive(Debug, Default)]
+pub struct BulkCells {
+    /// Turns by the bytes: up to 16 KiB, 64 KiB, 256 KiB, 1 MiB, and more.
+    pub by_bytes: [Cell; BULK_CLASSES],
+    /// The sum of the bytes.
+    pub bytes: Cell,
+}
+
+/// Classes of [`BulkCells::by_bytes`].
+pub const BULK_CLASSES: usize = 5;
+
+impl BulkCells {
+    /// The upper bound of a class; `None`: it has none.
+    pub fn class_max_bytes(class: usize) -> Option<u64> {
+        (class + 1 < BULK_CLASSES).then_some((16 << 10) << (2 * class))
+    }
+
+    /// Adds one turn.
+    pub fn add(&self, bytes: u64) {
+        let is_in = |class: &usize| Self::class_max_bytes(*class).is_none_or(|max| bytes <= max);
+        let class = (0..BULK_CLASSES).find(is_in).unwrap_or(BULK_CLASSES - 1);
+        self.by_bytes[class].add(1);
+        self.bytes.add(bytes);
+    }
+}
+
 /// Which protocol a connection speaks; native clients have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
@@ -198,6 +225,8 @@ pub struct WorkerCounters {
     pub replies_refused: Cell,
     /// The largest cost of one turn.
     pub turn_work_units_max: Cell,
+    /// Long replies and commands beside others.
+    pub bulk: BulkCells,
     /// Atomic groups that were refused, or ended, for `--max-atomic-size`.
     pub atomic_refused: Cell,
     /// Bytes read.
@@ -505,6 +534,8 @@ totals! {
         net_input_bytes = input_bytes,
         /// Bytes written to clients.
         net_output_bytes = output_bytes,
+        /// Bytes of long replies and commands that others waited for.
+        bulk_bytes = bulk.bytes,
         /// Batches that went to the store.
         batches = batches,
         /// Store requests in those batches.
@@ -533,6 +564,8 @@ totals! {
         errors_by_code = errors_by_code: ErrorCode::COUNT,
         /// Groups by how many writes they put together (`Compacted::by_writes`).
         compaction_by_writes = compaction.by_writes: SIZE_CLASSES,
+        /// Turns by the bytes of these (`BulkCells::by_bytes`).
+        bulk_by_bytes = bulk.by_bytes: BULK_CLASSES,
     }
     others {
         /// One entry for each command of each protocol, also those never called.

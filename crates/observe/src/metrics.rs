@@ -33,6 +33,7 @@ use store::Mode;
 use store::StoreStats;
 
 mod budget;
+mod bulk;
 mod cluster;
 mod commands;
 mod compaction;

@@ -148,22 +148,42 @@ fn payloads_of_large_values_are_sent_from_the_log() {
     other.ask("GET w\r\n", bulk(&value));
 }
 
-#[test]
-fn middle_sized_values_of_many_pipelines_stay_within_the_buffers() {
+/// Pipelines of 64 clients that do not read at first: the buffers hold, and those that read get
+/// every value.
+#[track_caller]
+fn check_pipelines(value_lens: [usize; 2]) {
     let server = small_server();
     let mut other = server.resp();
-    let value = pattern(60_000);
-    other.ask(command(&[b"SET", b"v", &value]), "+OK\r\n");
+    let values = value_lens.map(pattern);
+    other.ask(command(&[b"SET", b"v", &values[0]]), "+OK\r\n");
+    other.ask(command(&[b"SET", b"w", &values[1]]), "+OK\r\n");
     let mut slow: Vec<Client> = (0..64).map(|_| server.resp()).collect();
     for client in &mut slow {
-        client.send("GET v\r\n".repeat(400));
+        client.send("GET v\r\nGET w\r\n".repeat(200));
     }
     check_beside(&server, &mut other);
-    drop(slow.split_off(1));
-    let mut reader = slow.pop().unwrap();
-    for _ in 0..400 {
-        reader.expect(bulk(&value));
-    }
+    drop(slow.split_off(8));
+    std::thread::scope(|scope| {
+        for mut reader in slow {
+            let replies = values.each_ref().map(|value| bulk(value));
+            scope.spawn(move || {
+                for number in 0..400 {
+                    reader.expect(&replies[number % 2]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn middle_sized_values_of_many_pipelines_stay_within_the_buffers() {
+    check_pipelines([60_000; 2]);
+}
+
+/// Those from 64 KiB on leave in turn, the others before them.
+#[test]
+fn middle_sized_and_large_values_of_many_pipelines_stay_within_the_buffers() {
+    check_pipelines([60_000, 70_000]);
 }
 
 #[test]

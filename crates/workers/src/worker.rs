@@ -411,6 +411,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         self.gathers_since = started_at;
         self.before_round();
+        self.bulk.note_waits(&self.core.counters().bulk, !self.ready.is_empty());
         sealed::cut_late(self, started_at);
         control::begin_due(self);
         if had_work {

@@ -6,8 +6,8 @@ use runtime::warm::Kept;
 use store::StoreStats;
 
 use crate::metrics::{
-    Snapshot, budget, cluster, commands as durations, compaction, durable, facts, native, slo,
-    tracking, udp,
+    Snapshot, budget, bulk, cluster, commands as durations, compaction, durable, facts, native,
+    slo, tracking, udp,
 };
 
 /// The content type for scrapers.
@@ -83,6 +83,7 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         "Store requests in those batches",
         totals.batch_requests,
     );
+    bulk::families(page, totals);
     compaction::families(page, totals);
     page.gauge(
         "dovetail_turn_work_units_max",

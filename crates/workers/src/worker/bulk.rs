@@ -15,6 +15,8 @@
 //! B2: a round moves the [`Work::bulk_bytes_max`] of the work before it: bulk gets its part of the
 //!     time beside costly commands, and beside cheap ones small requests wait for one such call. A
 //!     command that becomes whole in this way is run at once, and its bytes count as moved.
+//!     Where less than an eighth of the client buffers is left, a round moves what it may at most:
+//!     what waits here holds them.
 //! B3: between rounds the poller does not report what is in the queue.
 //! B4: each moves up to that many bytes in its turn, and at least half as many if it has them, so
 //!     all that wait get about as much.
@@ -31,6 +33,8 @@
 use std::collections::VecDeque;
 
 use commands::output::{CALL_BYTES_MAX, Sent};
+use commands::work::BULK_BYTES_MAX;
+use counters::BulkCells;
 use host::poller::{Interest, Poller};
 use runtime::connection::{Connection, Ending};
 use runtime::core::Core;
@@ -72,9 +76,20 @@ pub(super) struct Bulk {
     queue: VecDeque<Place>,
     /// Those that came in this round: the poller still reports them.
     fresh: Vec<Place>,
+    /// What the last round moved, or the work of commands that became whole by it.
+    moved_bytes: u64,
 }
 
 impl Bulk {
+    /// At the start of a round: what the round before it moved, while requests came.
+    #[inline]
+    pub fn note_waits(&mut self, counters: &BulkCells, has_requests: bool) {
+        let bytes = std::mem::take(&mut self.moved_bytes);
+        if bytes > 0 && has_requests {
+            counters.add(bytes);
+        }
+    }
+
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -114,17 +129,26 @@ fn connection_at(core: &mut Core, place: Place) -> Option<&mut Connection> {
 /// Moves this round's bytes (B2): the queue's and those of lent sockets, each first in every other
 /// round.
 pub(super) fn serve<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
-    let mut left_bytes = worker.core.work().bulk_bytes_max();
+    let mut left_bytes = match worker.core.ledger.is_tight() {
+        true => BULK_BYTES_MAX,
+        false => worker.core.work().bulk_bytes_max(),
+    };
     let are_loans_first = worker.core.turn.number().is_multiple_of(2);
     if E::ROUTES && are_loans_first {
-        left_bytes = lend::send_slices(worker, left_bytes);
+        left_bytes = serve_loans(worker, left_bytes);
     }
     if !worker.bulk.is_empty() {
         left_bytes = serve_queue(worker, left_bytes);
     }
     if E::ROUTES && !are_loans_first {
-        lend::send_slices(worker, left_bytes);
+        serve_loans(worker, left_bytes);
     }
+}
+
+fn serve_loans<E: Home, P: Poller>(worker: &mut Worker<E, P>, bytes_max: usize) -> usize {
+    let left_bytes = lend::send_slices(worker, bytes_max);
+    worker.bulk.moved_bytes += (bytes_max - left_bytes) as u64;
+    left_bytes
 }
 
 #[cold]
@@ -146,13 +170,19 @@ fn serve_queue<E: Home, P: Poller>(worker: &mut Worker<E, P>, mut left_bytes: us
         } else if let Some(connection) = connection_at(&mut worker.core, place) {
             *flag(connection, place.way) = false;
         }
-        if !worker.regions.all.is_empty() {
-            worker.gather(0); // A command is there as a whole.
+        let has_command = !worker.regions.all.is_empty();
+        if has_command {
+            worker.gather(0); // It is there as a whole.
         }
         worker.core.touch(place.slot);
         finish::finish_touched(worker);
-        let cost_bytes = worker.core.work().bytes_since(before) as usize;
-        left_bytes = left_bytes.saturating_sub(cost_bytes.max(moved_bytes).max(MOVED_BYTES_MIN));
+        let cost_bytes = match has_command {
+            true => moved_bytes.max(worker.core.work().bytes_since(before) as usize),
+            false => moved_bytes,
+        };
+        let cost_bytes = cost_bytes.max(MOVED_BYTES_MIN);
+        worker.bulk.moved_bytes += cost_bytes as u64;
+        left_bytes = left_bytes.saturating_sub(cost_bytes);
     }
     stop_polling(worker);
     left_bytes

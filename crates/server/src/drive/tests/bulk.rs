@@ -188,6 +188,7 @@ fn check_readers(policies: &str, reader_count: usize) {
     for reader in &mut readers {
         reader.client.write_all(format!("GET {key}\r\n").as_bytes()).unwrap();
     }
+    let stored = bench.drive.shared.totals();
     let (mut turn, mut sent_bytes_max) = (0, 0);
     while readers.iter().any(|reader| reader.got_bytes < REPLY_BYTES) && turn < 1_000 {
         small.write_all(b"PING\r\n").unwrap();
@@ -205,6 +206,10 @@ fn check_readers(policies: &str, reader_count: usize) {
     }
     assert!(readers.iter().all(|reader| reader.got_bytes == REPLY_BYTES), "{policies}");
     assert!(sent_bytes_max >= CALL_BYTES_MAX as u64);
+    let waits = bench.drive.shared.totals().since(&stored).bulk_by_bytes;
+    let count: u64 = waits.iter().sum();
+    assert!(count as usize >= REPLY_BYTES * reader_count / CALL_BYTES_MAX - 2, "{waits:?}");
+    assert_eq!(waits[2..].iter().sum::<u64>(), 0, "a PING waited for more: {waits:?}");
     // Nothing is left behind.
     small.write_all(format!("GET {key}\r\n").as_bytes()).unwrap();
     let mut last = Reader { client: small, got_bytes: 0 };
