@@ -11,9 +11,11 @@
 //! # Invariants
 //! I1: all servers run throughout, and only the measured one is loaded: an idle server sleeps.
 //! I2: every server gets the same keys before its first window, and the same load.
-//! I3: a server that this process started ends with the comparison, however the comparison ends.
+//! I3: all servers have as many threads, as much memory, the same mode and way to wait.
+//! I4: a server that this process started ends with the comparison, however the comparison ends.
 
 mod ablation;
+mod effective;
 mod report;
 mod servers;
 
@@ -116,6 +118,7 @@ pub fn run(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> 
         let reason = "a comparison starts its own servers: leave the target out";
         return Err(Failure::Usage(reason.to_owned()));
     }
+    effective::refuse_unequal(&contenders)?;
     let rounds = matches.get_one::<u32>("rounds").copied().unwrap_or(5);
     let json = matches.get_one::<PathBuf>("json");
     let options = options_of_runs(arguments);

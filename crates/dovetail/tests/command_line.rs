@@ -478,7 +478,7 @@ fn presets_are_compared_by_turns() {
         "--connections",
         "2",
         "--serve",
-        "--threads 2 --memory 64m",
+        "--threads 2 --memory 64m --mode store",
         "--json",
         path,
     ]);
@@ -491,6 +491,15 @@ fn presets_are_compared_by_turns() {
         assert!(rounds[0]["ops_per_second"].as_f64().unwrap() > 0.0);
     }
     check_usage(&["bench", "--compare", "dovetail"], "--compare: write at least two presets");
+    check_usage(
+        &["bench", "--compare", "dovetail,hkh", "--serve", "--threads 1"],
+        "--compare: mode is cache in dovetail and store in hkh: give all servers the same, e.g. \
+         --serve \"--mode cache\"",
+    );
+    check_usage(
+        &["bench", "--compare", "hkh,mutps-h"],
+        "--compare: threads is auto in hkh and 2 in mutps-h",
+    );
     check_usage(&["bench", "--compare", "hkh,hkh"], "--compare: `hkh` stands there twice");
     check_usage(
         &["bench", "--compare", "dovetail,hkh", "--serve", "--threads none"],

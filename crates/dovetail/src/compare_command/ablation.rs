@@ -10,13 +10,10 @@
 //! The second server is a control: its settings are those of the first, so the spread of its ratio
 //! is the machine's own noise, and a smaller difference means nothing.
 
-use std::process::{Command, Stdio};
-
-use toml::Table;
-
-use super::{Contender, servers};
+use super::Contender;
+use super::effective::settings;
 use crate::failure::{Failure, note};
-use crate::settings::{find, presets};
+use crate::settings::presets;
 
 /// A part of the design, and the setting that controls it.
 struct Part {
@@ -46,7 +43,7 @@ const PARTS: [Part; 5] = [
 /// The servers of an ablation with these flags.
 pub fn contenders(flags: &[String]) -> Result<Vec<Contender>, Failure> {
     let preset = presets::all()[0].name;
-    let held = settings(preset, flags)?;
+    let held = settings("--ablate", preset, flags)?;
     let contender =
         |name: &str, flags: Vec<String>| Contender { name: name.to_owned(), preset, flags };
     let mut contenders =
@@ -91,33 +88,10 @@ fn with(flags: &[String], setting: &str, value: &str) -> Vec<String> {
     kept
 }
 
-/// The effective settings, from all layers, of a server with these flags, as text.
-fn settings(preset: &str, flags: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let mut command = Command::new(servers::own_program()?);
-    command.args(["serve", "--preset", preset]).args(flags).arg("--print-config");
-    let output = command.stdin(Stdio::null()).output();
-    let output = output
-        .map_err(|error| Failure::Runtime(format!("--ablate: cannot print settings: {error}")))?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        let line = words.lines().last().unwrap_or_default();
-        let line = line.strip_prefix("dovetail: ").unwrap_or(line);
-        return Err(Failure::Usage(format!("--ablate: {line}")));
-    }
-    let printed: Table = String::from_utf8_lossy(&output.stdout).parse().map_err(|error| {
-        Failure::Runtime(format!("--ablate: settings do not read back: {error}"))
-    })?;
-    let text = |value: &toml::Value| match value {
-        toml::Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let known = printed.iter().filter(|(key, _)| find(key).is_some());
-    Ok(known.map(|(key, value)| (key.clone(), text(value))).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::find;
 
     #[test]
     fn a_flag_takes_the_place_of_the_same_one() {
