@@ -8,8 +8,11 @@
 //! | part | load | what it shows |
 //! |---|---|---|
 //! | overload | 80 to 200 % of the peak, clients that give up | goodput, p99 of what was taken |
-//! | sizes | Minos's mix at 50 % of the peak | p99 of small requests (Minos §6.1) |
-//! | large | small requests at 50 %, and a value of 10 MB every second | p99.9 of the small ones |
+//! | sizes | Minos's mix, with and without the large values | p99 of small requests (Minos §6.1) |
+//! | large | small requests, with and without twenty values of 10 MB a second | p99.9 of these |
+//!
+//! In the parts about sizes all servers get the same rate, half of the first one's peak, and the
+//! load generator reads large values on a thread and connections apart, at the lowest priority.
 //!
 //! Every server runs on the same core with as many threads, the load generator on another core.
 
@@ -25,7 +28,7 @@ mod report;
 mod runs;
 
 use report::Row;
-use runs::{Client, Load, start_all};
+use runs::{Client, Load, Sample, start_all};
 
 /// What may be chosen.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,7 +46,7 @@ pub struct Args {
     #[arg(long, default_value = "1")]
     client_cpus: String,
     /// Threads of each server in the parts about sizes
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Only these parts, of overload, sizes and large
     #[arg(long, value_delimiter = ',')]
@@ -100,11 +103,17 @@ fn measure_part(binary: &Path, args: &Args, part: Part) -> Result<Vec<Row>> {
         .flat_map(|subject| shares.iter().map(|share| Row::new(part, subject.name, *share)))
         .collect();
     for repetition in 1..=args.repetitions {
+        let mut common_peak = None;
         for subject in &mut subjects {
-            let peak = subject.running(|subject| client.peak(subject, &load))?;
+            let own_peak = subject.running(|subject| client.peak(subject, &load))?;
+            let peak = match part {
+                Part::Overload => own_peak,
+                Part::Sizes | Part::Large => *common_peak.get_or_insert(own_peak),
+            };
             for share in shares {
                 let sample =
-                    subject.running(|subject| client.open(subject, &load, peak, *share))?;
+                    subject.running(|subject| client.open(subject, &load, peak * share))?;
+                let sample = Sample { peak_per_second: own_peak, ..sample };
                 println!("{repetition}: {:<28} {share:>4} of the peak: {sample}", subject.name);
                 let is_row = |row: &&mut Row| row.is_of(subject.name, *share);
                 let row = rows.iter_mut().find(is_row).context("every pair has a row")?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::runs::Sample;
+use super::runs::{Sample, Tail};
 use super::{Args, PARTS, Part};
 use crate::comparisons::conditions::{commit, date, machine, write_page};
 use crate::comparisons::statistics::Spread;
@@ -75,15 +75,17 @@ fn about(part: Part) -> &'static str {
              server's own peak in a closed loop."
         }
         Part::Sizes => {
-            "Minos's mix (0.125 % of requests for values up to 500 KB) at half of each server's \
-             own peak, 64 connections of one request, open loop, latency from when a request fell \
-             due. All threads of a server share one processor, which suits Redis's io-threads \
+            "Minos's mix (0.125 % of requests for values up to 500 KB) at half of the first \
+             server's peak, 64 connections of one request and 64 for the large values, open loop, \
+             latency from when a request fell due. Behind it the same rate without the large \
+             values. All threads of a server share one processor, which suits Redis's io-threads \
              badly: the row of one thread is the fair one."
         }
         Part::Large => {
-            "64-byte values at half of each server's own peak, 64 connections of one request, and \
-             on another connection a value of 10 MB every second, read by a client of the lowest \
-             priority. Of Redis the row of one thread is the fair one here, too."
+            "64-byte values at half of the first server's peak, 64 connections of one request, \
+             and on twenty others twenty values of 10 MB a second, read by a client of the lowest \
+             priority; then the same without these. Of Redis the row of one thread is the fair \
+             one here, too."
         }
     }
 }
@@ -96,8 +98,8 @@ fn table(part: Part, rows: &[&Row]) -> String {
              p99, us |\n|---|---|---|---|---|---|\n"
         }
         Part::Sizes | Part::Large => {
-            "| server | peak, thousand/s | p50, us | p99, us | p99.9, us | p99 of large, us \
-             |\n|---|---|---|---|---|---|\n"
+            "| server | peak, thousand/s | p50, us | p99, us | without | p99.9, us | without | \
+             p99 of large, us |\n|---|---|---|---|---|---|---|---|\n"
         }
     });
     for row in rows {
@@ -116,7 +118,16 @@ fn table(part: Part, rows: &[&Row]) -> String {
                 let p999 = spread_text(row.spread(|sample| sample.p999_us), 0);
                 let large = row.spread(|sample| sample.large_p99_us.unwrap_or(f64::NAN));
                 let large = if large.median.is_nan() { "-".into() } else { spread_text(large, 0) };
-                writeln!(out, "| {server} | {peak} | {p50} | {p99} | {p999} | {large} |")
+                let without = |pick: fn(Tail) -> f64| {
+                    row.spread(|sample| sample.without.map_or(f64::NAN, pick))
+                };
+                let p99_without = spread_text(without(|tail| tail.p99_us), 0);
+                let p999_without = spread_text(without(|tail| tail.p999_us), 0);
+                writeln!(
+                    out,
+                    "| {server} | {peak} | {p50} | {p99} | {p99_without} | {p999} | \
+                     {p999_without} | {large} |"
+                )
             }
         };
     }
@@ -142,6 +153,7 @@ mod tests {
             p50_us: 1.0,
             p99_us: 2.0,
             p999_us: 3.0,
+            without: None,
             large_p99_us: None,
         };
         let mut row = Row::new(Part::Overload, "ours", 2.0);
