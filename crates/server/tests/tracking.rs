@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 
 use commands::work::TURN_UNITS;
 
-use crate::support::{Client, TestServer};
+use crate::support::{Client, TestServer, command, pattern};
 use crate::turns::stat;
 
 /// A client of RESP3 that tracks these prefixes.
@@ -37,6 +37,21 @@ fn tracking(prefixes: &[String]) -> String {
 
 fn told(key: &str) -> String {
     format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n${}\r\n{key}\r\n", key.len())
+}
+
+/// A long value on its way to the client takes no room in its output.
+#[test]
+fn a_written_key_is_told_behind_a_long_reply() {
+    const VALUE_BYTES: usize = 8 << 20;
+    let server = TestServer::start();
+    let (mut reader, mut writer) = (tracker(&server, &["k".to_owned()]), server.resp());
+    let value = pattern(VALUE_BYTES);
+    writer.ask(command(&[b"SET", b"long", &value]), "+OK\r\n");
+    reader.send("GET long\r\n");
+    reader.expect(format!("${VALUE_BYTES}\r\n"));
+    writer.ask("SET k1 v\r\n", "+OK\r\n");
+    reader.expect(&value);
+    reader.expect(format!("\r\n{}", told("k1")));
 }
 
 #[test]

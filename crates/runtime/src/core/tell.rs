@@ -500,7 +500,7 @@ fn hand_over(core: &mut Core, message: &Message) -> Handed {
     if resp.slices.is_some() {
         return Handed::Later; // I1.
     }
-    let is_full = connection.output.unsent_bytes() > core.output_limit_bytes;
+    let is_full = connection.output.encoded_bytes() > core.output_limit_bytes;
     if is_full || (!message.is_sum() && lacks_room(core)) {
         return Handed::Full;
     }

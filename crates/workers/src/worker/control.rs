@@ -161,7 +161,7 @@ fn feed<E: Home, P: Poller>(worker: &mut Worker<E, P>, client_id: u64, lines: &s
     if connection.is_closing() {
         return;
     }
-    if connection.output.unsent_bytes() > worker.core.output_limit_bytes {
+    if connection.output.encoded_bytes() > worker.core.output_limit_bytes {
         tracing::warn!("a client that does not read what MONITOR shows was cut off");
         connection.ending = Ending::Now;
     } else {

@@ -88,7 +88,7 @@ pub(super) fn show<E: Home, P: Poller>(
     let connection = &mut worker.core.connections[slot];
     let ProtocolState::Memcached(memcached) = &mut connection.protocol_state else { return };
     memcached.skipped_lines += lines.lost + connection.client.take_lost_lines();
-    if connection.output.unsent_bytes() + lines.text.len() > limit_bytes {
+    if connection.output.encoded_bytes() + lines.text.len() > limit_bytes {
         memcached.skipped_lines += lines.count;
         worker.core.shared.observations().event_stream.counts.skip_sent(lines.count);
     } else {
