@@ -28,7 +28,7 @@ mod report;
 mod runs;
 
 use report::Row;
-use runs::{Client, Load, Sample, start_all};
+use runs::{Client, Load, start_all};
 
 /// What may be chosen.
 #[derive(Clone, Debug, clap::Args)]
@@ -111,9 +111,8 @@ fn measure_part(binary: &Path, args: &Args, part: Part) -> Result<Vec<Row>> {
                 Part::Sizes | Part::Large => *common_peak.get_or_insert(own_peak),
             };
             for share in shares {
-                let sample =
-                    subject.running(|subject| client.open(subject, &load, peak * share))?;
-                let sample = Sample { peak_per_second: own_peak, ..sample };
+                let sample = subject
+                    .running(|subject| client.open(subject, &load, own_peak, peak * share))?;
                 println!("{repetition}: {:<28} {share:>4} of the peak: {sample}", subject.name);
                 let is_row = |row: &&mut Row| row.is_of(subject.name, *share);
                 let row = rows.iter_mut().find(is_row).context("every pair has a row")?;

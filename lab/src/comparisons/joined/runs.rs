@@ -64,6 +64,7 @@ pub fn start_all(binary: &Path, cpus: &str, part: Part, threads: usize) -> Resul
             continue;
         }
         let arguments = arguments.replace(" N", &format!(" {threads}"));
+        // Split at single spaces: none at the end, or there is an empty argument.
         let arguments = arguments.trim_end();
         subjects.push(Server::start(name, scheme, program, arguments, cpus)?);
     }
@@ -168,8 +169,8 @@ impl Client<'_> {
     }
 
     /// Sends this many requests a second whether they are answered or not.
-    pub fn open(&self, subject: &Server, load: &Load, per_second: f64) -> Result<Sample> {
-        let rate = per_second as u64;
+    pub fn open(&self, subject: &Server, load: &Load, peak: f64, offered: f64) -> Result<Sample> {
+        let rate = offered as u64;
         let when_full = if load.part == Part::Overload { "drop" } else { "wait" };
         let words =
             format!("{} --no-populate --rate {rate} --when-full {when_full}", self.shape(load));
@@ -191,7 +192,7 @@ impl Client<'_> {
         let without = without.as_ref().map(tail).transpose()?;
         let Tail { p99_us, p999_us } = tail(&report)?;
         Ok(Sample {
-            peak_per_second: per_second,
+            peak_per_second: peak,
             offered_per_second: rate as f64,
             answered_per_second: number(&report, "/ops_per_second")?,
             dropped: number(&report, "/dropped")?,
