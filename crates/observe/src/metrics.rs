@@ -33,7 +33,6 @@ use store::Mode;
 use store::StoreStats;
 
 mod budget;
-mod bulk;
 mod cluster;
 mod commands;
 mod compaction;

@@ -55,16 +55,12 @@ pub(super) fn families(page: &mut Page, totals: &Totals) {
     for (reason, count) in closed(totals) {
         page.sample("dovetail_compaction_closed_total", &[("reason", reason)], count);
     }
-    page.family("dovetail_compaction_batch_size", "histogram", "Writes that a window put together");
-    let mut count = 0;
-    for (class, windows) in totals.compaction_by_writes.iter().enumerate() {
-        count += windows;
-        let bound = class_max(class).map_or("+Inf".to_owned(), |max| format!("{max}.0"));
-        page.sample("dovetail_compaction_batch_size_bucket", &[("le", &bound)], count);
-    }
-    let writes = totals.compaction_windows + totals.compacted_writes;
-    page.sample("dovetail_compaction_batch_size_sum", &[], writes);
-    page.sample("dovetail_compaction_batch_size_count", &[], count);
+    page.histogram(
+        ("dovetail_compaction_batch_size", "Writes that a window put together"),
+        &totals.compaction_by_writes,
+        class_max,
+        totals.compaction_windows + totals.compacted_writes,
+    );
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::fmt::{Display, Write};
 
+use counters::BulkCells;
 use runtime::warm::Kept;
 use store::StoreStats;
 
 use crate::metrics::{
-    Snapshot, budget, bulk, cluster, commands as durations, compaction, durable, facts, native,
-    slo, tracking, udp,
+    Snapshot, budget, cluster, commands as durations, compaction, durable, facts, native, slo,
+    tracking, udp,
 };
 
 /// The content type for scrapers.
@@ -83,7 +84,15 @@ fn commands(page: &mut Page, snapshot: &Snapshot) {
         "Store requests in those batches",
         totals.batch_requests,
     );
-    bulk::families(page, totals);
+    page.histogram(
+        (
+            "dovetail_bulk_before_others_bytes",
+            "Bytes of long replies and commands moved at once while other requests came",
+        ),
+        &totals.bulk_by_bytes,
+        BulkCells::class_max_bytes,
+        totals.bulk_bytes,
+    );
     compaction::families(page, totals);
     page.gauge(
         "dovetail_turn_work_units_max",
@@ -487,6 +496,25 @@ impl Page {
         }
         let close = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.out, "{close} {value}");
+    }
+
+    /// A histogram of counts by class; `class_max` is a class's upper bound, if it has one.
+    pub(super) fn histogram(
+        &mut self,
+        (name, help): (&str, &str),
+        counts: &[u64],
+        class_max: fn(usize) -> Option<u64>,
+        sum: u64,
+    ) {
+        self.family(name, "histogram", help);
+        let mut count = 0;
+        for (class, of_class) in counts.iter().enumerate() {
+            count += of_class;
+            let bound = class_max(class).map_or("+Inf".to_owned(), |max| format!("{max}.0"));
+            self.sample(&format!("{name}_bucket"), &[("le", &bound)], count);
+        }
+        self.sample(&format!("{name}_sum"), &[], sum);
+        self.sample(&format!("{name}_count"), &[], count);
     }
 
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
