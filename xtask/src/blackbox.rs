@@ -112,8 +112,11 @@ pub fn prepare(root: &Path, profile: Profile) -> Clients {
     match python(root, &target) {
         Ok(interpreter) => {
             let pytest = |name, tests: &[&str]| {
-                // As many in parallel as there are cores: most of a test waits for its server.
-                let line = format!("{interpreter} -B -m pytest -p no:cacheprovider -v -n auto");
+                // More than there are cores: most of a test waits for its server.
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                let parallel = cores + cores.div_ceil(2);
+                let line =
+                    format!("{interpreter} -B -m pytest -p no:cacheprovider -v -n {parallel}");
                 let step = Step::new(name, &line).and(tests).with("DOVETAIL_BIN", &binary);
                 step.inside(root.join("tests/blackbox"))
             };

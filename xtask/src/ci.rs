@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use steps::{Report, Step, target};
+use steps::{FEATURES, Report, Step, target};
 
 use crate::blackbox::{self, Profile};
 
@@ -41,27 +41,33 @@ pub fn run_xdp(root: &Path) -> bool {
     is_good
 }
 
-/// One build for all tests: for a part of the workspace, or with other features, cargo would
-/// rebuild most of it (12 of 33 minutes).
-const TESTS: &str =
-    "cargo test --locked --workspace --features landing/xdp,server/xdp,dovetail/xdp";
+/// One build for all tests.
+fn tests() -> String {
+    format!("cargo test --locked --workspace --features {FEATURES}")
+}
+
+/// Most tests wait for sockets and for other threads.
+fn test_threads() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (2 * cores).to_string()
+}
 
 /// Runs between network namespaces, without capture: a test that needs root or iproute2 says so.
 pub fn xdp_step() -> Step {
-    Step::new("AF_XDP", &format!("{TESTS} --test main xdp -- --nocapture"))
+    Step::new("AF_XDP", &format!("{} --test main xdp -- --nocapture", tests()))
 }
 
 /// A short run beside redis-server; says so if that is missing.
 fn conformance_step(root: &Path) -> Step {
     let binary = Profile::Dev.binary(&target(root)).display().to_string();
-    let line = "cargo run --quiet --locked --package xtask -- conformance --commands 6000";
+    let line = "cargo xtask conformance --commands 6000";
     Step::new("conformance", line).and(&["--binary", &binary])
 }
 
 /// Every shape once, at the smallest cap.
 fn attack_step(root: &Path) -> Step {
     let binary = Profile::Dev.binary(&target(root)).display().to_string();
-    let line = "cargo run --quiet --locked --package xtask -- attack --quick";
+    let line = "cargo xtask attack --quick";
     Step::new("attack", line).and(&["--binary", &binary])
 }
 
@@ -73,14 +79,16 @@ fn workspace_steps(root: &Path) -> Vec<Step> {
     let every_figure = format!("{lab} all --requests 500 --out {figures}");
     vec![
         Step::new("format", "cargo fmt --all --check"),
-        Step::new("tidy", "cargo run --quiet --locked --package xtask -- tidy"),
-        Step::new("test", TESTS),
+        Step::new("tidy", "cargo xtask tidy"),
+        Step::new("test", &tests()).with("RUST_TEST_THREADS", test_threads()),
         Step::new("simulator smoke", &every_figure),
         // One pass: AF_XDP only adds code.
         Step::new(
             "clippy",
-            "cargo clippy --locked --workspace --all-targets \
-             --features landing/xdp,server/xdp,dovetail/xdp -- -D warnings",
+            &format!(
+                "cargo clippy --locked --workspace --all-targets --features {FEATURES} \
+                 -- -D warnings"
+            ),
         ),
         loom_step(root, "loom of the crates without a store", LOOM_SHORT),
         // The other loom tests are at least compiled.
@@ -106,7 +114,7 @@ pub fn second_lane(root: &Path) -> Vec<Step> {
             .with("RUSTDOCFLAGS", "-D warnings"),
         Step::new("the C header", "cargo test --locked -p client-c --features header --test main"),
         xdp_step(),
-        Step::new("conformance", "cargo run --quiet --locked --package xtask -- conformance"),
+        Step::new("conformance", "cargo xtask conformance"),
     ]
 }
 

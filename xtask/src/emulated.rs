@@ -51,7 +51,7 @@ impl Needs {
         name: &'static str,
         missing: Option<String>,
     ) -> std::result::Result<Step, String> {
-        let line = format!("cargo run --quiet --locked --package xtask -- {}", self.command);
+        let line = format!("cargo xtask {}", self.command);
         missing.map_or_else(|| Ok(Step::new(name, &line)), Err)
     }
 

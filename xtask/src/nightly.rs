@@ -107,7 +107,7 @@ fn steps(root: &Path, args: Args) -> Vec<Step> {
     ];
     steps.extend(["replicated", "fsync"].map(|durability| {
         let (seconds, seed) = (args.demo_seconds / 2, fresh_seed());
-        let line = format!("cargo run --locked -p xtask -- demo-cluster --seconds {seconds}");
+        let line = format!("cargo xtask demo-cluster --seconds {seconds}");
         Step::new("a broken cluster", &format!("{line} --durability {durability} --seed {seed}"))
     }));
     steps.extend(miri_steps());
@@ -167,7 +167,7 @@ fn crowded_attack_step(root: &Path) -> Step {
 
 fn attack_by(root: &Path, name: &'static str, flags: &str) -> Step {
     let binary = Profile::Release.binary(&target(root)).display().to_string();
-    let line = format!("cargo run --locked -p xtask -- attack {flags}");
+    let line = format!("cargo xtask attack {flags}");
     Step::new(name, &line).and(&["--binary", &binary])
 }
 

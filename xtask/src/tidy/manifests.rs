@@ -6,7 +6,7 @@ use crate::tidy::{Problem, Repository};
 
 /// The drawn arrows: a crate and the crates it may use besides `base`. A new one needs a decision
 /// note.
-const ARROWS: [(&str, &str); 37] = [
+const ARROWS: [(&str, &str); 38] = [
     ("base", ""),
     ("wire", ""),
     ("workload", ""),
@@ -69,6 +69,8 @@ const ARROWS: [(&str, &str); 37] = [
     ("sim", "policy cluster store workload"),
     // What xtask and lab share: steps, and the programs they start.
     ("steps", ""),
+    // Builds xtask.
+    ("launch", "steps"),
     // The papers' figures, and comparisons with peers; in no shipped binary.
     ("lab", "policy sim steps workload"),
     // Other servers' configuration and keys.
