@@ -16,8 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
 use rustix::process::{Pid, Signal, kill_process};
 use steps::programs;
+use workload::popularity::{Popularity, RankSampler};
 
 /// Connections, and requests that each sends at a time.
 const CONNECTIONS: usize = 4;
@@ -27,6 +30,9 @@ const ROUNDS: [usize; 2] = [100, 1600];
 const KEYS: usize = 10_000;
 const KEY_BYTES: usize = 16;
 const VALUE: [u8; 64] = [b'x'; 64];
+/// The load of C-4: SETs of this length, keys by Zipf.
+const HOT_VALUE: [u8; 512] = [b'x'; 512];
+const HOT_POPULARITY: Popularity = Popularity::Zipf { exponent: 1.25 };
 /// Keys of one MGET.
 const MGET_KEYS: usize = 10;
 
@@ -39,6 +45,9 @@ pub struct Args {
     /// Counts of each request and server
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repetitions: u32,
+    /// Flags for each server beyond those of the measurement, e.g. "--compaction off"
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
+    serve: Option<String>,
 }
 
 /// A kind of request.
@@ -46,13 +55,15 @@ pub struct Args {
 enum Kind {
     Get,
     Set,
+    HotSet,
     MGet,
     MemcachedGet,
 }
 
-const KINDS: [(Kind, &str); 4] = [
+const KINDS: [(Kind, &str); 5] = [
     (Kind::Get, "GET"),
     (Kind::Set, "SET"),
+    (Kind::HotSet, "SET, hot keys"),
     (Kind::MGet, "MGET of 10"),
     (Kind::MemcachedGet, "memcached get"),
 ];
@@ -65,6 +76,7 @@ impl Kind {
         match self {
             Kind::Get => (command(&[b"GET", &key]), bulk_bytes),
             Kind::Set => (command(&[b"SET", &key, &VALUE]), b"+OK\r\n".len()),
+            Kind::HotSet => (command(&[b"SET", &key, &HOT_VALUE]), b"+OK\r\n".len()),
             Kind::MGet => {
                 let keys: Vec<_> = (0..MGET_KEYS).map(|at| self::key(first_key + at)).collect();
                 let mut words: Vec<&[u8]> = vec![b"MGET"];
@@ -97,10 +109,12 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
     let has_valgrind = programs::succeeds("valgrind", &["--version"]);
     ensure!(has_valgrind, "valgrind is missing: install it");
     println!("Instructions a request: median (least to most of {})", args.repetitions);
+    let flags: Vec<_> = args.serve.iter().flat_map(|flags| flags.split_whitespace()).collect();
     for (kind, name) in KINDS {
         let mut first = None;
         for binary in &args.binaries {
-            let counts = (0..args.repetitions).map(|_| per_request(&root.join(binary), kind));
+            let counts =
+                (0..args.repetitions).map(|_| per_request(&root.join(binary), &flags, kind));
             let mut counts = counts.collect::<Result<Vec<u64>>>()?;
             counts.sort_unstable();
             let median = counts[counts.len() / 2];
@@ -113,15 +127,15 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn per_request(binary: &Path, kind: Kind) -> Result<u64> {
+fn per_request(binary: &Path, flags: &[&str], kind: Kind) -> Result<u64> {
     let [few, many] = ROUNDS;
     let between = ((many - few) * CONNECTIONS * REQUESTS) as u64;
-    Ok(count(binary, kind, many)?.saturating_sub(count(binary, kind, few)?) / between)
+    Ok(count(binary, flags, kind, many)?.saturating_sub(count(binary, flags, kind, few)?) / between)
 }
 
 /// Instructions of a whole server that answers so many rounds.
-fn count(binary: &Path, kind: Kind, rounds: usize) -> Result<u64> {
-    let mut server = start(binary)?;
+fn count(binary: &Path, flags: &[&str], kind: Kind, rounds: usize) -> Result<u64> {
+    let mut server = start(binary, flags)?;
     let mut log = BufReader::new(server.stderr.take().context("the log is piped")?).lines();
     let ready = log.by_ref().map_while(Result::ok).find(|line| line.contains("\"ready\""));
     let ready = ready.with_context(|| format!("{} did not start", binary.display()))?;
@@ -138,7 +152,7 @@ fn count(binary: &Path, kind: Kind, rounds: usize) -> Result<u64> {
     Ok(total.trim().parse()?)
 }
 
-fn start(binary: &Path) -> Result<Child> {
+fn start(binary: &Path, more: &[&str]) -> Result<Child> {
     let flags = [
         "serve",
         "--resp",
@@ -166,6 +180,7 @@ fn start(binary: &Path) -> Result<Child> {
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(binary)
         .args(flags)
+        .args(more)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -185,11 +200,16 @@ fn ask_all(ports: &serde_json::Value, kind: Kind, rounds: usize) -> Result<()> {
     let mut connections: Vec<_> = (0..CONNECTIONS).map(|_| connect(port)).collect::<Result<_>>()?;
     // Keys in an order that no cache foresees, the same in each run.
     let mut number = 0_usize;
+    let (popularity, mut random) =
+        (RankSampler::new(HOT_POPULARITY, KEYS as u64), Pcg64::seed_from_u64(1));
     for _ in 0..rounds {
         let batches: Vec<Vec<_>> = (0..CONNECTIONS)
             .map(|_| {
                 let next = |_| {
-                    number = (number + 6_971) % KEYS;
+                    number = match kind {
+                        Kind::HotSet => popularity.draw(&mut random) as usize,
+                        _ => (number + 6_971) % KEYS,
+                    };
                     kind.request(number)
                 };
                 (0..REQUESTS).map(next).collect()

@@ -56,7 +56,8 @@ enum Command {
     TestZookeeper,
     /// A real cluster that is broken under load; exits 1 if an answer cannot be explained
     DemoCluster(demo_cluster::Args),
-    /// Instructions of GET, SET, MGET and memcached get, by callgrind; compares several binaries
+    /// Instructions of GET, SET, SET of hot keys, MGET and memcached get, by callgrind; compares
+    /// several binaries
     CountInstructions(instructions::Args),
 }
 

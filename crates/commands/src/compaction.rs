@@ -1,5 +1,8 @@
 //! Compaction inside a batch: merges several writes of one key into one (C-4 §4.3).
 //!
+//! Plain SETs that follow each other are a run, of which the store sees the last (`runs`). Long
+//! writes of any kind are a group, which is replayed in a window:
+//!
 //! ```text
 //!  batch      SET h 1   GET x   INCR h   SET y 2   SET h 5   GET h
 //!               │                 │                  │
@@ -28,9 +31,10 @@
 //!     if its own connection writes the key later in the batch (K10).
 //!
 //! # Trade-offs
-//! A group's write takes place before the rest of the batch. So another client may see it before an
-//! earlier request of the same pipeline on another key: requests that wait together are concurrent.
-//! Short values are not compacted: the store writes them faster (decision 0029).
+//! A group's write takes place before the rest of the batch, and that of a run in the place of its
+//! first request. So another client may see it before an earlier request of the same pipeline on
+//! another key: requests that wait together are concurrent. Short values are not replayed: the
+//! store writes them faster (decisions 0029, 0110).
 //!
 //! # Limits
 //! At most [`SCRATCH_BYTES_MAX`] of values are kept aside per batch; a group that needs more runs
@@ -39,13 +43,14 @@
 mod find;
 mod merge;
 mod replay;
+mod runs;
 #[cfg(test)]
 pub mod tests;
 
 use arrayvec::ArrayVec;
 use base::UnixMillis;
 use counters::{Compacted, SIZE_CLASSES};
-use policy::window::Plan;
+use policy::window::{Compacts, Plan, SearchPace};
 use store::request::{Item, Outcome, Request, Sink};
 use store::{Pins, Session};
 
@@ -54,8 +59,8 @@ use crate::work::BATCH_REQUESTS_MAX;
 pub use find::may_open;
 use find::{Finder, Member};
 use merge::{ASK, Kept, Merge};
-use policy::window::Compacts;
 use replay::Replay;
+use runs::{Requests, Runs, Spread};
 
 /// The maximum for values that replayed requests found or left, per batch.
 const SCRATCH_BYTES_MAX: usize = 256 << 10;
@@ -123,9 +128,19 @@ fn size_class(writes: usize) -> usize {
     doublings.min(SIZE_CLASSES - 1)
 }
 
+/// Counts so many writes that the store saw as one.
+fn count(counted: &mut Compacted, writes: usize) {
+    counted.windows += 1;
+    counted.writes_saved += writes as u64 - 1;
+    counted.by_writes[size_class(writes)] += 1;
+}
+
 /// One worker's compaction: memory that is reused from batch to batch.
 pub struct Compaction {
     finder: Finder,
+    runs: Runs,
+    /// Of the searches for both.
+    pace: SearchPace,
     /// Values that kept outcomes borrow.
     scratch: Vec<u8>,
     /// The value that an update writes.
@@ -142,6 +157,8 @@ impl Default for Compaction {
     fn default() -> Compaction {
         Compaction {
             finder: Finder::default(),
+            runs: Runs::default(),
+            pace: SearchPace::default(),
             scratch: Vec::new(),
             value: Vec::new(),
             kept: Vec::new(),
@@ -179,10 +196,49 @@ impl Compaction {
         requests: &[Request<'_, Rmw<'_>>],
         sink: &mut S,
     ) {
-        if !self.finder.has_groups(requests) {
-            return session.execute(now, requests, sink);
+        if requests.len() > 1 && self.pace.is_due() {
+            self.search(session, now, requests, sink);
+        } else {
+            session.execute(now, requests, sink);
         }
-        self.execute_groups(session, now, requests, sink);
+    }
+
+    #[inline(never)]
+    fn search<S: Answering>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        if self.finder.has_groups(requests) {
+            return self.execute_groups(session, now, requests, sink);
+        }
+        if self.finder.compacts.leaves_out_superseded() {
+            let superseded = self.runs.find(session, now, requests, &*sink);
+            if self.pace.note(superseded, requests.len()) {
+                return self.execute_runs(session, now, requests, sink);
+            }
+        }
+        session.execute(now, requests, sink);
+    }
+
+    /// Executes the batch without its superseded SETs.
+    fn execute_runs<S: Answering>(
+        &mut self,
+        session: &mut Session,
+        now: UnixMillis,
+        requests: &[Request<'_, Rmw<'_>>],
+        sink: &mut S,
+    ) {
+        sink.opened(self.runs.count());
+        self.runs.each_len(|writes| count(&mut self.counted, writes));
+        let mut rest = Requests::new();
+        self.runs.take_rest(requests, &mut rest);
+        let mut spread = Spread::new(&mut *sink, &self.runs);
+        session.execute(now, &rest, &mut spread);
+        spread.finish(session.pins());
+        sink.opened(0);
     }
 
     #[cold]
@@ -240,10 +296,7 @@ impl Compaction {
             self.counted.given_up += 1;
             return;
         }
-        self.counted.windows += 1;
-        let saved = plan.writes_compacted();
-        self.counted.writes_saved += saved as u64;
-        self.counted.by_writes[size_class(saved + 1)] += 1;
+        count(&mut self.counted, plan.writes_compacted() + 1);
         for (member, kept) in plan.operations().iter().zip(kept_before..) {
             self.kept_at[member.index] = kept as u8;
         }

@@ -580,8 +580,10 @@ pub const TABLE: &[Setting] = &[
         value_name: "on|off",
         kind: Kind::Switch,
         default: "off",
-        help: "Also compact two writes or more of any length, as C-4 does; off: only four or more \
-               of at least a kilobyte, because below that it costs more than it saves",
+        help: "Replay two writes or more of any length in a window, as C-4 does; off: a \
+               window is for four writes or more of at least a kilobyte, because below that it \
+               costs more than it saves; of SETs without options that follow each other only the \
+               last is stored",
     },
     Setting {
         key: "slo",

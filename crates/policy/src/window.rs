@@ -12,6 +12,7 @@
 //! | `rules` | when a window opens and closes: numbers only, for a server and for a simulated one |
 //! | `operation` | what a window has to know of an operation |
 //! | `worth` | which writes are worth a window |
+//! | `pace` | how often batches are searched for them |
 //! | `ahead` | the bounded search for a dependent request |
 //! | `windows` | a worker's open windows |
 //! | `plan`, `execute` | what a closed window does to the store, and each operation's reply |
@@ -23,6 +24,7 @@
 pub mod ahead;
 pub mod execute;
 pub mod operation;
+pub mod pace;
 pub mod plan;
 pub mod rules;
 #[cfg(test)]
@@ -33,6 +35,7 @@ pub mod worth;
 pub use ahead::Ahead;
 pub use execute::{Change, Executor, FinalWrite};
 pub use operation::{Compactable, ConnectionId, Effect};
+pub use pace::SearchPace;
 pub use plan::{Plan, ReplyKind};
 pub use rules::{
     CloseReason, CloseWhen, Dependent, InSight, OpenWindow, WindowRules, WindowTimer, WriteStep,

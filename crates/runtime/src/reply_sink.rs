@@ -131,7 +131,11 @@ struct Direct<'r, 's> {
 
 impl Answering for ReplySink<'_> {
     fn tells(&self, request_index: usize) -> Tells {
-        self.pendings[request_index].shape.tells()
+        // `watch` tells of the item that each write has found.
+        match self.seen {
+            Some(_) => Tells::Version,
+            None => self.pendings[request_index].shape.tells(),
+        }
     }
 
     fn opened(&self, windows: usize) {

@@ -80,6 +80,47 @@ fn long_writes_of_a_key_are_answered_one_by_one_and_stored_as_one() {
     assert!(spared_by(true) > 10);
 }
 
+/// Sends pipelines of short SETs of one key; returns how many writes the store was spared.
+fn spared_of_short_sets(compaction: bool) -> u64 {
+    let server = TestServer::with(Config { compaction, ..config() });
+    let value = |n: usize| format!("value number {n}");
+    // A pipeline may reach its worker in parts.
+    for round in 0..ROUNDS_MAX {
+        let (mut asked, mut want) = (Vec::new(), Vec::new());
+        for n in 0..10 {
+            asked.extend(words(&["SET", "k", &value(n)]));
+            asked.extend(words(&["SET", "other", &value(round)]));
+            want.extend_from_slice(b"+OK\r\n+OK\r\n");
+        }
+        asked.extend(words(&["GET", "k"]));
+        want.extend(bulk(value(9).as_bytes()));
+        server.resp().ask(asked, want);
+
+        let (mut asked, mut want) = (Vec::new(), Vec::new());
+        for n in 0..10 {
+            let (value, reply) = (value(n), if n % 2 == 0 { "" } else { " noreply" });
+            asked.extend(format!("set m 7 0 {}{reply}\r\n{value}\r\n", value.len()).bytes());
+            if reply.is_empty() {
+                want.extend_from_slice(b"STORED\r\n");
+            }
+        }
+        asked.extend_from_slice(b"get m\r\n");
+        want.extend(format!("VALUE m 7 14\r\n{}\r\nEND\r\n", value(9)).bytes());
+        server.memcached().ask(asked, want);
+        let spared = server.server().shared().totals().compacted_writes;
+        if spared > 20 {
+            return spared;
+        }
+    }
+    server.server().shared().totals().compacted_writes
+}
+
+#[test]
+fn of_short_sets_of_a_key_the_store_sees_the_last() {
+    assert!(spared_of_short_sets(true) > 20);
+    assert_eq!(spared_of_short_sets(false), 0);
+}
+
 #[test]
 fn nothing_is_compacted_where_it_is_switched_off() {
     assert_eq!(spared_by(false), 0);

@@ -90,6 +90,13 @@ def test_looks_and_stores_are_told_in_order(server):
         assert watcher.event()[2][b"key"] == b"a%20b", "whichever client looks"
 
 
+def test_each_of_pipelined_sets_of_one_key_is_told(server):
+    with Watcher(server.memcached_port, b"fetchers mutations") as watcher:
+        ask(server, b"set hot 0 0 14\r\nlonger than 8.\r\n" * 40)
+        kinds = [watcher.event()[1] for _ in range(80)]
+        assert kinds == [b"item_get", b"item_store"] * 40
+
+
 def test_a_watcher_is_shown_what_it_asked_for_and_hears_nothing_else(server):
     with Watcher(server.memcached_port, b"deletions") as deletions, Watcher(server.memcached_port, b"rawcmds") as none:
         deletions.send(b"version\r\nget a\r\n")

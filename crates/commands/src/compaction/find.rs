@@ -3,8 +3,9 @@
 use arrayvec::ArrayVec;
 use base::{KeyHash, UnixMillis};
 use policy::window::{Compactable, Compacts, ConnectionId, Effect};
-use store::request::{Condition, Expiry, Op, Request};
+use store::request::{Op, Request};
 
+use super::runs::replaces;
 use super::{Answering, Tells};
 use crate::rmw::Rmw;
 use crate::work::BATCH_REQUESTS_MAX;
@@ -208,16 +209,8 @@ fn stored_bytes(op: &Op<'_, Rmw<'_>>) -> Option<u64> {
 fn effect(op: &Op<'_, Rmw<'_>>, tells: Tells, now: UnixMillis) -> Effect {
     match op {
         Op::Get => Effect::Read,
-        Op::Set(set) => {
-            let lives = match set.expiry {
-                Expiry::Never => true,
-                Expiry::Keep => false,
-                Expiry::At(at) => at > now,
-            };
-            let is_blind = set.condition == Condition::Always && tells == Tells::Nothing;
-            if lives && is_blind { Effect::Set } else { Effect::Modify }
-        }
+        Op::Set(_) if tells == Tells::Nothing && replaces(op, now) => Effect::Set,
         Op::Delete if tells == Tells::Nothing => Effect::Delete,
-        Op::Delete | Op::Update(_) => Effect::Modify,
+        Op::Set(_) | Op::Delete | Op::Update(_) => Effect::Modify,
     }
 }

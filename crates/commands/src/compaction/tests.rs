@@ -1,6 +1,7 @@
 //! A batch gives the same replies and leaves the same values with compaction as without.
 
 mod cost;
+mod runs;
 
 use std::sync::Arc;
 
@@ -124,7 +125,8 @@ impl Draws {
     }
 }
 
-const VALUES: [&[u8]; 7] = [b"", b"1", b"41", b"12345678", b"a word", b"-7", &[b'x'; 3000]];
+const VALUES: [&[u8]; 8] =
+    [b"", b"1", b"41", b"12345678", b"a word", b"several words", b"-7", &[b'x'; 3000]];
 const TOO_LARGE: &[u8] = &[b'y'; 70 << 10];
 
 fn expiry(draws: &mut Draws) -> Expiry {
@@ -226,6 +228,7 @@ fn check_batches(compacts: Compacts, windows_min: u64) {
         plain_session.execute(NOW, &requests, &mut want);
         let (requests, tells) = batch(&compacting, &mut session);
         let mut heard = Heard::of(tells);
+        compaction.pace = SearchPace::default(); // Each batch is searched.
         compaction.execute(&mut session, NOW, &requests, &mut heard);
         for (at, (heard, want)) in heard.outcomes.iter().zip(&want.outcomes).enumerate() {
             assert_eq!(heard, want, "batch {seed}: {:.200}", format!("{:?}", requests[at].op));

@@ -3,8 +3,9 @@
 /// The writes of a key that are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compacts {
-    /// Four or more, of a kilobyte each: the store writes shorter values faster than they can be
-    /// merged (decision 0029).
+    /// Plain SETs that follow each other, where the search pays; windows of other writes, from four
+    /// of a kilobyte on: the store does shorter ones faster than they can be replayed (decisions
+    /// 0029, 0110).
     #[default]
     Long,
     /// Two or more of any length, as C-4 does (§4.3).
@@ -14,6 +15,17 @@ pub enum Compacts {
 impl Compacts {
     /// The minimum length of a long write.
     pub const LONG_BYTES_MIN: u64 = 1 << 10;
+
+    /// A plain SET of fewer bytes costs the store no more than leaving it out: it replaces a word
+    /// where it lies.
+    pub const SUPERSEDED_BYTES_MIN: usize = 9;
+
+    /// Whether plain SETs are left out if another one of their key follows. C-4's rule makes a
+    /// window of them.
+    #[inline]
+    pub fn leaves_out_superseded(self) -> bool {
+        self == Compacts::Long
+    }
 
     /// The minimum number of writes of one key that may be worth a window.
     pub fn writes_min(self) -> u8 {
