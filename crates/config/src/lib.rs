@@ -373,7 +373,7 @@ pub enum Tuning {
 /// How a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// Polls for 50 us after the last work, then sleeps in the kernel.
+    /// Polls for 25 to 50 us before it sleeps in the kernel, while work comes that soon.
     Auto,
     /// Never sleeps.
     Busy,

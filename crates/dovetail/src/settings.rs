@@ -548,8 +548,8 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|busy|block",
         kind: Kind::Choice(&["auto", "busy", "block"]),
         default: "auto",
-        help: "How an idle worker waits: auto spins for 50us and then sleeps, busy never sleeps, \
-               block sleeps at once",
+        help: "How an idle worker waits: auto polls for 25 to 50us before it sleeps while work \
+               comes that soon, busy never sleeps, block sleeps at once",
     },
     Setting {
         key: "pin",

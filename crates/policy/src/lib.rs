@@ -15,6 +15,7 @@
 //! | `window::rules` | when dependent writes are gathered, and how long | simulator |
 //! | `window::plan`, `execute` | what a closed window does, and its replies | server |
 //! | `window::windows`, `ahead` | windows that stay open from batch to batch | tests |
+//! | `spin` | whether a thread without work polls before it sleeps | server |
 //! | `hot_set` | which keys are hot in this epoch, and which weigh the most | server |
 //! | `tuner` | threads, cached items and cache ways | server |
 //! | `taxonomy` | which policy suits what is observed | server |
@@ -28,6 +29,7 @@ pub mod rebalance;
 pub mod route;
 pub mod routers;
 pub mod size_class;
+pub mod spin;
 pub mod taxonomy;
 pub mod tuner;
 pub mod window;

@@ -314,7 +314,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         }
         if self.polling.poll == Poll::Auto {
             self.poller.wait(&mut self.ready, Some(Duration::ZERO))?;
-            if !self.ready.is_empty() || self.polling.is_spinning() {
+            if !self.ready.is_empty() || self.polling.is_spinning(self.core.connections.len()) {
                 return Ok(());
             }
         }
@@ -339,6 +339,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if !self.engine.lie_down() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
+        self.polling.note_sleep();
         self.engine.own_session().park(); // I3.
         let waited = self.poller.wait(&mut self.ready, Some(sleep_max));
         self.engine.own_session().unpark();
