@@ -3,9 +3,9 @@
 /// The writes of a key that are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compacts {
-    /// Plain SETs that follow each other, where the search pays; windows of other writes, from four
-    /// of a kilobyte on: the store does shorter ones faster than they can be replayed (decisions
-    /// 0029, 0110).
+    /// Four or more of a kilobyte each: the store writes shorter values faster than they can be
+    /// replayed (decision 0029). Of plain SETs that follow each other the last, where the search
+    /// pays (decision 0110).
     #[default]
     Long,
     /// Two or more of any length, as C-4 does (§4.3).
