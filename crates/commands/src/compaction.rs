@@ -42,6 +42,7 @@
 
 mod find;
 mod merge;
+mod places;
 mod replay;
 mod runs;
 #[cfg(test)]

@@ -5,20 +5,14 @@ use base::{KeyHash, UnixMillis};
 use policy::window::{Compactable, Compacts, ConnectionId, Effect};
 use store::request::{Op, Request};
 
+use super::places::{Places, SLOTS};
 use super::runs::replaces;
 use super::{Answering, Tells};
 use crate::rmw::Rmw;
-use crate::work::BATCH_REQUESTS_MAX;
-
-/// Slots of the table: at most half are taken.
-const PLACES: usize = 2 * BATCH_REQUESTS_MAX;
 
 /// The maximum number of keys of one batch that get a window each; writes of further keys run one
 /// by one.
 const GROUPS_MAX: usize = 16;
-
-/// A free slot.
-const FREE: u8 = u8::MAX;
 
 /// Whether a request may open a window: it writes enough.
 #[inline]
@@ -32,25 +26,23 @@ const REWRITE_BYTES: u64 = Compacts::LONG_BYTES_MIN;
 /// Finds writes whose key was already written in the same batch, by hash; [`members`] compares
 /// keys.
 pub(super) struct Finder {
-    /// Open addressing by hash: the first write with that hash.
-    places: [u8; PLACES],
+    /// The first write with each hash.
+    places: Places,
     /// The number of writes with that hash.
-    counts: [u8; PLACES],
+    counts: [u8; SLOTS],
     /// The approximate number of bytes that the store would copy for them.
-    bytes: [u64; PLACES],
+    bytes: [u64; SLOTS],
     /// The first write of each key that has enough of them.
     groups: ArrayVec<u8, GROUPS_MAX>,
     pub compacts: Compacts,
 }
 
-const _: () = assert!(BATCH_REQUESTS_MAX < FREE as usize, "a place names a request");
-
 impl Default for Finder {
     fn default() -> Finder {
         Finder {
-            places: [FREE; PLACES],
-            counts: [0; PLACES],
-            bytes: [0; PLACES],
+            places: Places::default(),
+            counts: [0; SLOTS],
+            bytes: [0; SLOTS],
             groups: ArrayVec::new(),
             compacts: Compacts::default(),
         }
@@ -67,7 +59,7 @@ impl Finder {
     }
 
     fn look(&mut self, requests: &[Request<'_, Rmw<'_>>]) -> bool {
-        self.places.fill(FREE);
+        self.places.clear();
         self.groups.clear();
         for (index, request) in requests.iter().enumerate() {
             if let Some(bytes) = stored_bytes(&request.op) {
@@ -79,28 +71,18 @@ impl Finder {
 
     #[inline]
     fn note(&mut self, requests: &[Request<'_, Rmw<'_>>], index: usize, bytes: u64) {
-        let hash = requests[index].hash;
-        // The top bits name the partition, the lowest are the tag's: any others will do.
-        let mut at = (hash.0 >> 8) as usize % PLACES;
-        loop {
-            let seen = self.places[at];
-            if seen == FREE {
-                self.places[at] = index as u8;
-                self.counts[at] = 1;
-                self.bytes[at] = bytes;
-                return;
-            }
-            if requests[usize::from(seen)].hash == hash {
-                self.counts[at] += 1;
-                self.bytes[at] += bytes;
-                let is_worth = self.compacts.is_worth_a_window(self.counts[at], self.bytes[at]);
-                if is_worth && !self.groups.contains(&seen) {
-                    // If the list is full, the remaining keys are written one by one.
-                    let _ = self.groups.try_push(seen);
-                }
-                return;
-            }
-            at = (at + 1) % PLACES;
+        let (at, seen) = self.places.find(requests, requests[index].hash);
+        let Some(seen) = seen else {
+            self.places.set(at, index);
+            (self.counts[at], self.bytes[at]) = (1, bytes);
+            return;
+        };
+        self.counts[at] += 1;
+        self.bytes[at] += bytes;
+        let is_worth = self.compacts.is_worth_a_window(self.counts[at], self.bytes[at]);
+        if is_worth && !self.groups.contains(&seen) {
+            // If the list is full, the remaining keys are written one by one.
+            let _ = self.groups.try_push(seen);
         }
     }
 

@@ -16,20 +16,16 @@
 //! I4: keys are compared in full.
 
 use arrayvec::ArrayVec;
-use base::{KeyHash, UnixMillis};
+use base::UnixMillis;
 use policy::window::Compacts;
 use store::Session;
 use store::pin::Pins;
 use store::request::{Condition, Expiry, Item, Op, Outcome, Request, Sink};
 
+use super::places::Places;
 use super::{Answering, Tells};
 use crate::rmw::{Refusal, Rmw};
 use crate::work::BATCH_REQUESTS_MAX;
-
-/// Slots of the table: at most half are taken.
-const PLACES: usize = 2 * BATCH_REQUESTS_MAX;
-/// A free slot.
-const FREE: u8 = u8::MAX;
 
 const _: () = assert!(BATCH_REQUESTS_MAX <= u128::BITS as usize, "a bit for each request");
 
@@ -38,8 +34,8 @@ pub(super) type Requests<'r> = ArrayVec<Request<'r, Rmw<'r>>, BATCH_REQUESTS_MAX
 
 /// The runs of a batch.
 pub(super) struct Runs {
-    /// Open addressing by hash: the first request of the latest run with that hash.
-    places: [u8; PLACES],
+    /// The first request of the latest run with each hash.
+    places: Places,
     /// By first request: runs that nothing can join.
     ended: u128,
     /// By the first request of a run: the last one.
@@ -53,7 +49,7 @@ pub(super) struct Runs {
 impl Default for Runs {
     fn default() -> Runs {
         Runs {
-            places: [FREE; PLACES],
+            places: Places::default(),
             ended: 0,
             last_of: [0; BATCH_REQUESTS_MAX],
             firsts: ArrayVec::new(),
@@ -71,38 +67,26 @@ impl Runs {
         requests: &[Request<'_, Rmw<'_>>],
         sink: &impl Answering,
     ) -> usize {
-        self.places.fill(FREE);
+        self.places.clear();
         self.ended = 0;
         self.firsts.clear();
         self.followers.clear();
         for (index, request) in requests.iter().enumerate() {
-            let at = self.slot(requests, request.hash);
-            let first = self.places[at];
-            let is_open = first != FREE && self.ended >> first & 1 == 0;
-            if is_open && self.may_join(session, now, (requests, sink), (first, index)) {
-                self.join(first, index as u8);
-            } else if begins(request, now) {
-                self.places[at] = index as u8;
-                self.last_of[index] = index as u8;
-            } else if is_open {
-                self.ended |= 1 << first; // I2
+            let (at, first) = self.places.find(requests, request.hash);
+            let open = first.filter(|first| self.ended >> first & 1 == 0);
+            match open {
+                Some(first) if self.may_join(session, now, (requests, sink), (first, index)) => {
+                    self.join(first, index as u8);
+                }
+                _ if begins(request, now) => {
+                    self.places.set(at, index);
+                    self.last_of[index] = index as u8;
+                }
+                Some(first) => self.ended |= 1 << first, // I2
+                None => {}
             }
         }
         self.followers.len()
-    }
-
-    /// The slot of a hash.
-    #[inline]
-    fn slot(&self, requests: &[Request<'_, Rmw<'_>>], hash: KeyHash) -> usize {
-        // The top bits name the partition, the lowest are the tag's: any others will do.
-        let mut at = (hash.0 >> 8) as usize % PLACES;
-        loop {
-            let seen = self.places[at];
-            if seen == FREE || requests[usize::from(seen)].hash == hash {
-                return at;
-            }
-            at = (at + 1) % PLACES;
-        }
     }
 
     /// Whether a request may join the run that begins with `first` (I1, I4).
