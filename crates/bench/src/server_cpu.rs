@@ -3,7 +3,7 @@
 //! It finds the server by its socket: `/proc/net/tcp` gives the inodes of the listening sockets on
 //! the target's port, and the server is the process that holds one of them. Its run time is the sum
 //! over its threads of the first number in `/proc/PID/task/*/schedstat`: nanoseconds on a CPU, in
-//! user space and kernel alike.
+//! user space and kernel alike. A thread that has ended counts no longer.
 
 use std::collections::HashSet;
 use std::fs;
@@ -157,14 +157,28 @@ mod tests {
         assert_eq!(parse_address("xyz"), None);
     }
 
-    #[test]
-    fn a_running_process_has_used_some_cpu() {
-        let own = ServerProcesses::of_pid(std::process::id());
-        let before = own.cpu_ns().unwrap();
-        let mut sum = 0_u64;
-        while own.cpu_ns().unwrap() == before {
-            sum = sum.wrapping_add(1);
+    /// Ends the process at the end of a test, also if that fails.
+    struct Busy(std::process::Child);
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
         }
-        assert!(own.cpu_ns().unwrap() > before && before > 0);
+    }
+
+    #[test]
+    fn a_running_process_uses_cpu_until_it_is_gone() {
+        // Another process: threads of other tests begin and end in this one.
+        let child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        let busy = Busy(child.unwrap());
+        let processes = ServerProcesses::of_pid(busy.0.id());
+        let before = processes.cpu_ns().unwrap();
+        while processes.cpu_ns().unwrap() == before {
+            std::thread::yield_now();
+        }
+        assert!(processes.cpu_ns().unwrap() > before);
+        drop(busy);
+        assert_eq!(processes.cpu_ns(), None);
     }
 }
