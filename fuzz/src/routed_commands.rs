@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 use server::{
-    Cat, Compacts, Config, Dispatch, Drive, HotSetSize, HugePages, IndexKind, Pin, SizeThreshold,
-    Tuning, Wanted, WritePolicy,
+    Cat, Compacts, Config, Dispatch, Drive, HotSetSize, HugePages, IndexKind, Pin, Policies,
+    SizeThreshold, Tuning, Wanted, WritePolicy,
 };
 
 use peer::{Counter, Peer, Protocol};
@@ -95,8 +95,7 @@ fn config_of(bytes: &mut Bytes<'_>) -> Option<Config> {
         huge_pages: HugePages::Off,
         threads: THREADS,
         cr_threads,
-        write_policy,
-        dispatch,
+        policies: Policies::new(write_policy, dispatch),
         index: if rest & 1 == 0 { IndexKind::Hash } else { IndexKind::Tree },
         compaction: rest & 2 == 0,
         compacts: if rest & 4 == 0 { Compacts::All } else { Compacts::Long },

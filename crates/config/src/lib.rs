@@ -18,8 +18,8 @@ use host::affinity::Pin;
 use host::resctrl::Cat;
 use host::topology::Numa;
 use policy::LargeHelp;
+use policy::Policies;
 use policy::size_class::{Cost, Threshold};
-use policy::{Dispatch, WritePolicy};
 use store::medium::Media;
 use store::{Eviction, HugePages, IndexKind, Mode};
 
@@ -97,10 +97,10 @@ pub struct Config {
     /// The number of those that poll connections; the rest execute the requests that these send.
     /// `None`: all poll, and all execute.
     pub cr_threads: Option<usize>,
-    /// Which workers may write a partition.
-    pub write_policy: WritePolicy,
-    /// Which worker executes the requests that the write policy leaves open.
-    pub dispatch: Dispatch,
+    /// Which worker executes a request.
+    pub policies: Policies,
+    /// Whether the tuner may choose other policies than these, with which the server starts.
+    pub tries_policies: bool,
     /// Whether threads move between the layers by themselves.
     pub tuning: Tuning,
     /// Ways of the last-level cache for the memory-resident layer.
@@ -180,6 +180,13 @@ impl Config {
         Ok(())
     }
 
+    /// The policies that may be in force at some time, those of the start first.
+    pub fn policies_tried(&self) -> Vec<Policies> {
+        let own = self.policies;
+        let others = Policies::TRIED.into_iter().filter(|other| *other != own);
+        std::iter::once(own).chain(others.filter(|_| self.tries_policies)).collect()
+    }
+
     /// `hash` or `tree`, as in the settings.
     pub fn index_name(&self) -> &'static str {
         match self.index {
@@ -238,8 +245,8 @@ impl Default for Config {
             lossy_index: false,
             threads: 1,
             cr_threads: None,
-            write_policy: WritePolicy::Crcw,
-            dispatch: Dispatch::Any,
+            policies: Policies::STAY,
+            tries_policies: false,
             tuning: Tuning::Auto,
             cat: Cat::Auto,
             resctrl_root: PathBuf::from(host::resctrl::ROOT),

@@ -3,12 +3,9 @@
 use config::StartError;
 use config::{Config, Tuning};
 use host::affinity;
-use policy::{Dispatch, WritePolicy};
+use policy::Dispatch;
 
 use crate::lanes::Layers;
-
-/// From so many threads on, with a core each, requests are routed by default.
-const ROUTED_THREADS_MIN: usize = 4;
 
 /// By default, rings and tables between threads take at most this fraction of the memory.
 const ROUTING_MEMORY_PART: u64 = 8;
@@ -24,19 +21,15 @@ pub fn check_tuning(config: &Config) -> Result<(), StartError> {
     }
 }
 
-/// Whether d-CREW and size-aware dispatch are the better default for these threads on so many
-/// cores: from four threads on with a core each, if the memory between them stays a small part
-/// of all (decision 0047).
-pub fn routes_by_default(config: &Config, core_count: usize) -> bool {
-    let routed = Config {
-        write_policy: WritePolicy::DCrew,
-        dispatch: Dispatch::SizeAware,
-        ..config.clone()
-    };
-    let Ok(layers) = Layers::new(&routed) else { return false };
+/// Whether the tuner tries policies where the settings leave them open: if it runs, and if the
+/// memory between the threads stays a small part of all (decision 0112).
+pub fn tries_policies(config: &Config, core_count: usize) -> bool {
+    let tried = Config { tries_policies: true, ..config.clone() };
+    let Ok(layers) = Layers::new(&tried) else { return false };
     let most_bytes = config.memory_bytes / ROUTING_MEMORY_PART;
-    (ROUTED_THREADS_MIN..=core_count).contains(&config.threads)
-        && layers.forwarding_memory(&routed).fixed_bytes <= most_bytes
+    config.cluster.is_none()
+        && why_not_tuned(config, core_count).is_none()
+        && layers.forwarding_memory(&tried).fixed_bytes <= most_bytes
 }
 
 /// Checks that threads, write policy and dispatch fit together; the error says what would be
@@ -63,8 +56,8 @@ pub fn why_not_tuned(config: &Config, core_count: usize) -> Option<String> {
             "--cr-threads {count} leaves it nothing to turn: give --cr-threads auto"
         ));
     }
-    if let Dispatch::HandOff(_) = config.dispatch {
-        let dispatch = config.dispatch;
+    if let Dispatch::HandOff(_) = config.policies.dispatch {
+        let dispatch = config.policies.dispatch;
         let reason = format!("--dispatch {dispatch} fixes the threads that poll");
         return Some(format!("{reason}: give another --dispatch"));
     }
@@ -92,7 +85,7 @@ pub fn why_not_tuned(config: &Config, core_count: usize) -> Option<String> {
 
 /// The setting that gives a server threads that only execute.
 pub fn layers_remedy(config: &Config) -> String {
-    match (config.dispatch, config.cr_threads) {
+    match (config.policies.dispatch, config.cr_threads) {
         (Dispatch::HandOff(_), _) => "give another --dispatch, and --cr-threads N below --threads",
         _ if config.threads < 2 => "give --threads 2 or more, and --cr-threads 1 or --tuner on",
         (_, Some(_)) => "give --cr-threads N below --threads",

@@ -142,9 +142,11 @@ pub struct TunerView {
 impl TunerView {
     /// As `/stats` shows it.
     pub fn json(&self) -> Value {
-        let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self.configuration;
+        let Configuration { policies, mr_thread_count, cached_item_count, mr_way_count } =
+            self.configuration;
         json!({
             "state": self.state,
+            "policies": policies.to_string(),
             "mr_threads": mr_thread_count,
             "hot_set_items": cached_item_count,
             "mr_ways": mr_way_count,

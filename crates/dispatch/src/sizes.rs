@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::Config;
-use policy::Dispatch;
+use policy::Policies;
 use policy::size_class::{
     PACKET_PAYLOAD_MAX_BYTES, SizeCount, SizeOptions, SizePlan, Threshold, WorkerSizes,
 };
@@ -64,9 +64,10 @@ impl Sizes {
         }
     }
 
-    /// The sizes of a server whose dispatch considers sizes.
+    /// The sizes of a server whose dispatch considers sizes, now or if that is tried.
     pub fn for_dispatch(config: &Config, is_routed: bool, executors: usize) -> Option<Sizes> {
-        let is_on = is_routed && config.dispatch == Dispatch::SizeAware;
+        let tried = config.policies_tried();
+        let is_on = is_routed && tried.into_iter().any(Policies::tell_sizes);
         is_on.then(|| Sizes::new(config, executors))
     }
 
@@ -89,6 +90,9 @@ impl Sizes {
     /// Plans for another number of executing threads from now on.
     pub fn set_workers(&self, worker_count: usize) {
         let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        if epochs.plan().worker_count == worker_count {
+            return; // Only the policies change.
+        }
         epochs.set_workers(worker_count);
         self.publish(Arc::new(epochs.plan().clone()));
     }

@@ -126,8 +126,9 @@ fn announce(server: &Server, machine: &Machine) {
         pin = pin_name(config),
         poll = poll_name(config),
         cr = config.cr_threads,
-        write_policy = %config.write_policy,
-        dispatch = %config.dispatch,
+        write_policy = %config.policies.write_policy,
+        dispatch = %config.policies.dispatch,
+        policies = if config.tries_policies { "tried" } else { "fixed" },
         batch = config.batch,
         "workers",
     );

@@ -477,8 +477,10 @@ pub const TABLE: &[Setting] = &[
         value_name: "auto|on|off",
         kind: Kind::Choice(&["auto", "on", "off"]),
         default: "auto",
-        help: "Move threads between the two layers automatically, under --cr-threads auto; auto \
-               does so with four threads or more if each has its own core, on with two or more",
+        help: "Move threads between the two layers automatically, under --cr-threads auto, and \
+               choose among write policies and dispatches, where both are auto: what serves more \
+               side by side stays. auto does so with four threads or more if each has its own \
+               core, on with two or more",
     },
     Setting {
         key: "cat",
@@ -496,8 +498,8 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         help: "Thread that may write a partition of the keys: erew its owner, which is also its \
                only reader; crew its owner; d-crew the thread with outstanding writes of the \
-               partition; crcw any thread. auto: d-crew with four threads or more if each has its \
-               own core, else crcw",
+               partition; crcw any thread. auto: crcw; with --dispatch auto and --tuner, d-crew \
+               while that serves more",
     },
     Setting {
         key: "dispatch",
@@ -508,8 +510,8 @@ pub const TABLE: &[Setting] = &[
                receiving thread; key-hash the owner of the key; jbsq:N the shortest queue of those \
                with less than N requests; round-robin each thread in turn; hand-off:N an idle \
                thread behind the first N threads, which only receive; steal the receiving thread, \
-               or any idle thread; size-aware separate threads for large items. auto: size-aware \
-               with four threads or more if each has its own core, else any",
+               or any idle thread; size-aware separate threads for large items. auto: any; with \
+               --write-policy auto and --tuner, size-aware while that serves more",
     },
     Setting {
         key: "size-threshold",

@@ -24,6 +24,7 @@ use dispatch::published::TunerView;
 use dispatch::published::Workload;
 use dispatch::sizes::{self, SizeNumbers};
 use host::process::unix_now;
+use policy::Policies;
 use policy::size_class::SizeCount;
 use runtime::shared::Shared;
 use runtime::slo::Slo;
@@ -63,7 +64,10 @@ pub struct Snapshot {
     pub cr_threads: Option<usize>,
     /// Counts the plans of roles.
     pub role_epoch: u64,
-    /// The largest small size, and the worker of each size class, if the dispatch is size-aware.
+    /// The policies that route requests.
+    pub policies: Policies,
+    /// The largest small size, and the worker of each size class, if the dispatch is size-aware or
+    /// that may be tried.
     pub sizes: Option<SizeNumbers>,
     /// Requests by the size of their item, if the dispatch is size-aware.
     pub size_counts: Vec<SizeCount>,
@@ -132,8 +136,13 @@ pub struct Snapshot {
 impl Snapshot {
     /// Folds all counters now.
     pub fn take(shared: &Shared) -> Snapshot {
-        let (config, plan) = (shared.config(), shared.roles().plan());
+        let (config, roles) = (shared.config(), shared.roles().latest());
+        let plan = *roles.plan();
         let slo_ns = shared.slo().target_ns();
+        let size_numbers = shared.sizes().map(|sizes| match roles.policies.tell_sizes() {
+            true => SizeNumbers::from(&*sizes.plan()),
+            false => SizeNumbers::all_small(plan.executors),
+        });
         Snapshot {
             at_ms: unix_now().0,
             uptime_ms: u64::try_from(shared.run().uptime().as_millis()).unwrap_or(u64::MAX),
@@ -141,7 +150,8 @@ impl Snapshot {
             role_epoch: plan.epoch,
             roles: plan.role_counts(),
             cr_threads: shared.roles().asked().1,
-            sizes: shared.sizes().map(|sizes| SizeNumbers::from(&*sizes.plan())),
+            policies: roles.policies,
+            sizes: size_numbers,
             size_counts: sizes::sum(shared.size_counts()),
             stored_sizes: shared.control().stored_sizes.histogram(),
             table_entries: shared.roles().layers().table_entries(&plan, config),
@@ -257,6 +267,8 @@ impl Snapshot {
                 "idle": self.thread_count.saturating_sub(dispatchers + both + executors),
             },
             "cr_threads": self.cr_threads.map_or(json!("auto"), |count| json!(count)),
+            "write_policy": self.policies.write_policy.name(),
+            "dispatch": self.policies.dispatch.to_string(),
             "epoch": self.role_epoch,
             "role_changes_total": forwardings.role_changes,
             "connections_moved_total": forwardings.connections_moved,

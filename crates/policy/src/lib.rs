@@ -37,5 +37,5 @@ pub mod write_table;
 
 pub use depths::Depths;
 pub use route::{Access, Busy, PinCounts, Route, RouteRequest, Router};
-pub use routers::{AnyWorker, Dispatch, Helping, LargeHelp, WritePolicy};
+pub use routers::{AnyWorker, Dispatch, Helping, LargeHelp, Policies, WritePolicy};
 pub use write_table::{Pin, Unpin, WriteTable};

@@ -48,7 +48,7 @@ pub use dcrew::DCrew;
 pub use hand_off::HandOff;
 pub use help::{Helping, LargeHelp};
 pub use queues::{AnyWorker, Jbsq, KeyHash, RoundRobin, ShortestQueue};
-pub use settings::{BadSetting, Dispatch, WritePolicy};
+pub use settings::{BadSetting, Dispatch, Policies, WritePolicy};
 pub use size_aware::{SizeAware, SizeAwareJbsq};
 pub use steal::{Queue, Steal, Take};
 

@@ -1,9 +1,9 @@
-//! The auto-tuner: finds the threads per layer, the number of cached items and the cache ways by
-//! trying them (uTPS §3.5).
+//! The auto-tuner: finds the policies of routing, the threads per layer, the number of cached items
+//! and the cache ways by trying them (uTPS §3.5).
 //!
 //! ```text
 //!   window after window (10 ms)          ┌─────────────────── Search ───────────────────────┐
-//!  Measurement ─▶ Trigger ── changed? ──▶│ for each cache size: trisect the threads         │
+//!  Measurement ─▶ Trigger ── changed? ──▶│ each policy; for each cache size the threads;    │
 //!                    ▲      3 in a row   │ then the ways, apart; then best against incumbent│
 //!                    │                   └──────┬──────────────────────────────┬────────────┘
 //!                    └───── rest, new baseline ─┘ adopted or not               └▶ Configuration
@@ -18,9 +18,14 @@
 //! windows, 0.87 s. The paper says 0.9 s. Thirds would need two new measurements per step; points
 //! at Fibonacci distances also cut the range in three, but one of the two is measured already.
 //!
+//! These are the windows of a load without noise. If windows differ by more than a twentieth, each
+//! point is the mean of several, and the confirmation goes on until the difference of the two is
+//! several times its own error, or for [`Search::CONFIRM_PAIRS_MAX`] pairs (`search`).
+//!
 //! # Invariants
 //! I1: the ranges bound the number of windows of a search ([`Ranges::windows_max`]).
-//! I2: each emitted configuration lies within the ranges.
+//! I2: each emitted configuration lies within the ranges. Under two layers the policies are the
+//!     first of [`Ranges::policies`].
 //! I3: a search ends with either a configuration that beat the old one in windows side by side, or
 //!     the old one.
 //! I4: whatever the load does, searches take at most a tenth of the time in the long run. Each
@@ -52,15 +57,19 @@ mod trisection;
 
 use std::ops::RangeInclusive;
 
+use crate::routers::Policies;
+
 pub use event::{Cause, Event};
-pub use search::Confirmed;
-use search::{Outcome, Restart, Search};
-use trigger::Trigger;
+use search::{Begin, Outcome, Restart, Search};
+pub use search::{Confirmed, Tried};
+use trigger::{Baseline, Trigger};
 pub use trisection::Trisection;
 
 /// The parameters that the tuner sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Configuration {
+    /// Which worker executes a request.
+    pub policies: Policies,
     /// Threads of the memory-resident layer; the rest belong to the cache-resident one.
     pub mr_thread_count: u32,
     /// Items that the cache-resident layer keeps.
@@ -127,6 +136,9 @@ pub enum RunToCompletion {
 /// The ranges of the parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges {
+    /// The policies without a memory-resident layer; at least one. The first of them goes with two
+    /// layers.
+    pub policies: Vec<Policies>,
     /// At least one thread in either layer.
     pub mr_thread_count: RangeInclusive<u32>,
     /// From none to this many, in steps.
@@ -200,23 +212,44 @@ impl Default for TunerRules {
 }
 
 impl Ranges {
-    /// The most windows of one search, without restarts and ignored windows.
+    /// The most windows of one search on a load without noise, without restarts and ignored
+    /// windows.
     pub fn windows_max(&self) -> u32 {
+        self.point_count_max() + 2 * Search::CONFIRM_PAIRS_MIN
+    }
+
+    /// The most windows of one search on any load, without restarts and ignored windows.
+    pub fn noisy_windows_max(&self) -> u32 {
+        let points = self.point_count_max();
+        points * Search::repeats_max(points) + 2 * Search::CONFIRM_PAIRS_MAX
+    }
+
+    /// The most configurations that a search tries.
+    fn point_count_max(&self) -> u32 {
         let threads = Trisection::steps_max(&self.mr_thread_count);
         let size_count = self.cached_item_count_max / self.cached_item_step + 1;
         let ways = Trisection::steps_max(&self.mr_way_count);
-        let apart = u32::from(self.run_to_completion == RunToCompletion::Tried);
-        size_count * threads + ways + apart + Search::CONFIRM_WINDOW_COUNT
+        let apart = match self.run_to_completion {
+            RunToCompletion::Tried => self.policies.len() as u32,
+            RunToCompletion::Excluded => 0,
+        };
+        size_count * threads + ways + apart
     }
 
     /// Whether a configuration lies within the ranges.
     pub fn contain(&self, configuration: &Configuration) -> bool {
-        let no_layer =
-            self.run_to_completion == RunToCompletion::Tried && configuration.mr_thread_count == 0;
-        let cached_item_count = configuration.cached_item_count;
-        (no_layer || self.mr_thread_count.contains(&configuration.mr_thread_count))
-            && cached_item_count <= self.cached_item_count_max
-            && self.mr_way_count.contains(&configuration.mr_way_count)
+        let Configuration { policies, mr_thread_count, cached_item_count, mr_way_count } =
+            configuration;
+        let has_place = match (mr_thread_count, self.run_to_completion) {
+            (0, RunToCompletion::Tried) => self.policies.contains(policies),
+            _ => {
+                self.mr_thread_count.contains(mr_thread_count)
+                    && self.policies.first() == Some(policies)
+            }
+        };
+        has_place
+            && *cached_item_count <= self.cached_item_count_max
+            && self.mr_way_count.contains(mr_way_count)
     }
 }
 
@@ -236,7 +269,13 @@ pub struct TunerCounters {
 #[derive(Debug)]
 enum State {
     Watching,
-    Searching { search: Search, restart_count: u32, hot_share_ratio: f64, idle_window_count: u32 },
+    /// `begun`: the measurement with which the search began.
+    Searching {
+        search: Box<Search>,
+        restart_count: u32,
+        begun: Measurement,
+        idle_window_count: u32,
+    },
 }
 
 /// The state machine.
@@ -263,6 +302,7 @@ impl Tuner {
     pub fn new(ranges: Ranges, rules: TunerRules, configuration: Configuration) -> Tuner {
         assert!(ranges.contain(&configuration), "I2: the first configuration is out of range");
         assert!(ranges.cached_item_step > 0 && *ranges.mr_thread_count.start() > 0);
+        assert!(!ranges.policies.is_empty());
         Tuner {
             trigger: Trigger::at_start(),
             rest_window_count: rules.rest_window_count,
@@ -352,25 +392,21 @@ impl Tuner {
     }
 
     fn go_on(&mut self, measurement: Measurement) {
-        let State::Searching { search, restart_count, hot_share_ratio, idle_window_count } =
-            &mut self.state
+        let State::Searching { search, restart_count, begun, idle_window_count } = &mut self.state
         else {
             return;
         };
         let is_idle = measurement.throughput_rps < self.rules.idle_throughput_rps;
         *idle_window_count = if is_idle { *idle_window_count + 1 } else { 0 };
-        let incumbent = search.incumbent();
+        let (incumbent, begun) = (search.incumbent(), *begun);
         if *idle_window_count >= self.rules.idle_window_count {
             self.event = Some(Event::GivenUp);
-            self.settle(incumbent, incumbent);
+            self.settle(incumbent, incumbent, self.baseline(begun, begun.score_rps()));
             return;
         }
-        let moved_ratio = (measurement.hot_share_ratio - *hot_share_ratio).abs();
+        let moved_ratio = (measurement.hot_share_ratio - begun.hot_share_ratio).abs();
         let restart_count = *restart_count;
-        let gain_min_ratio =
-            self.rules.gain_min_ratio.max(self.rules.noise_factor * self.noise_ratio);
-        let score_rps = measurement.score_rps();
-        let outcome = search.record(&self.ranges, &self.rules, gain_min_ratio, score_rps);
+        let outcome = search.record(&self.ranges, &self.rules, measurement.score_rps());
         let has_changed =
             moved_ratio > self.rules.hot_share_change_ratio || outcome == Outcome::Contradicted;
         if has_changed && search.restart() == Restart::Allowed {
@@ -379,25 +415,43 @@ impl Tuner {
             self.configuration = incumbent;
             self.search(measurement, restart_count + 1);
         } else {
-            self.follow(outcome, incumbent);
+            let tried = search.take_tried(&outcome);
+            self.follow(outcome, (incumbent, begun), tried);
         }
     }
 
-    fn follow(&mut self, outcome: Outcome, incumbent: Configuration) {
-        match outcome {
-            Outcome::Try(configuration) => self.configuration = configuration,
+    fn follow(
+        &mut self,
+        outcome: Outcome,
+        (incumbent, begun): (Configuration, Measurement),
+        tried: Tried,
+    ) {
+        // The throughput to expect of the configuration that stays, as far as the load does.
+        let first_rps = tried.rps_of(&incumbent).unwrap_or(begun.score_rps());
+        let kept = |confirmed, tried| Event::Kept { configuration: incumbent, confirmed, tried };
+        let (configuration, event, score_rps) = match outcome {
+            Outcome::Try(configuration) => return self.configuration = configuration,
             Outcome::Keep(confirmed) => {
-                self.event = Some(Event::Kept { configuration: incumbent, confirmed });
-                self.settle(incumbent, incumbent);
+                let score_rps = confirmed.map_or(first_rps, |found| found.incumbent_rps);
+                (incumbent, kept(confirmed, tried), score_rps)
             }
-            Outcome::Contradicted => {
-                self.event = Some(Event::Kept { configuration: incumbent, confirmed: None });
-                self.settle(incumbent, incumbent);
+            Outcome::Contradicted => (incumbent, kept(None, tried), first_rps),
+            Outcome::Adopt(to, confirmed) => {
+                let event = Event::Adopted { from: incumbent, to, confirmed, tried };
+                (to, event, confirmed.best_rps)
             }
-            Outcome::Adopt(configuration, confirmed) => {
-                self.event = Some(Event::Adopted { from: incumbent, to: configuration, confirmed });
-                self.settle(configuration, incumbent);
-            }
+        };
+        self.event = Some(event);
+        self.settle(configuration, incumbent, self.baseline(begun, score_rps));
+    }
+
+    /// The load that a search was for.
+    fn baseline(&self, begun: Measurement, score_rps: f64) -> Baseline {
+        Baseline {
+            score_rps,
+            hot_share_ratio: begun.hot_share_ratio,
+            over_slo_ratio: begun.over_slo_ratio,
+            noise_ratio: self.noise_ratio,
         }
     }
 
@@ -405,16 +459,21 @@ impl Tuner {
     fn search(&mut self, measurement: Measurement, restart_count: u32) {
         let is_allowed = restart_count < self.rules.restart_max;
         let restart = if is_allowed { Restart::Allowed } else { Restart::UsedUp };
-        let search = Search::new(&self.ranges, &self.rules, self.configuration, restart);
-        self.configuration = search.next();
-        let hot_share_ratio = measurement.hot_share_ratio;
-        self.state =
-            State::Searching { search, restart_count, hot_share_ratio, idle_window_count: 0 };
+        let begin = Begin { incumbent: self.configuration, noise_ratio: self.noise_ratio, restart };
+        let search = Box::new(Search::new(&self.ranges, &self.rules, begin));
+        self.configuration = search.next(&self.ranges);
+        let begun = measurement;
+        self.state = State::Searching { search, restart_count, begun, idle_window_count: 0 };
     }
 
     /// Ends a search; if another follows soon, the rest after that is twice as long (I4).
-    fn settle(&mut self, configuration: Configuration, incumbent: Configuration) {
-        self.trigger = Trigger::after_search(self.rest_window_count);
+    fn settle(
+        &mut self,
+        configuration: Configuration,
+        incumbent: Configuration,
+        searched: Baseline,
+    ) {
+        self.trigger = Trigger::after_search(self.rest_window_count, searched);
         self.rest_window_count =
             self.rest_window_count.saturating_mul(2).min(self.rules.rest_window_count_max);
         self.calm_window_count = 0;

@@ -112,8 +112,8 @@ impl Drive {
         let threads = shared.config().threads;
         let kept_bytes_max = shared.memory().plan().request_slot_kept_bytes_max;
         let stealing = shared.roles().layers().stealing();
-        let helping = shared.roles().layers().helping(shared.config());
-        let fabric = Arc::new(Fabric::new(threads, kept_bytes_max, stealing, helping));
+        let has_help = shared.roles().layers().has_help(shared.config());
+        let fabric = Arc::new(Fabric::new(threads, kept_bytes_max, stealing, has_help));
         let roles = shared.roles().latest();
         let mut workers = Vec::with_capacity(threads);
         for index in 0..threads {

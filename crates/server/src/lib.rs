@@ -47,7 +47,7 @@ pub use config::{LogLevel, SetLogLevel};
 pub use counters::LatencyCounts;
 pub use dispatch::hot::{HotKey, HotKeys, Published as HotSet};
 pub use dispatch::lanes::{RolesError, Wanted};
-pub use dispatch::layer_settings::{check_layers, check_tuning, routes_by_default, why_one_layer};
+pub use dispatch::layer_settings::{check_layers, check_tuning, tries_policies, why_one_layer};
 pub use dispatch::sizes::{SizeChange, SizeNumbers, Sizes};
 #[cfg(any(test, feature = "drive"))]
 pub use drive::Drive;
@@ -59,7 +59,7 @@ pub use host::topology::Numa;
 pub use observe::state_log::log_state;
 pub use policy::LargeHelp;
 pub use policy::size_class::{Cost as SizeCost, SizeCount, SizePlan, Threshold as SizeThreshold};
-pub use policy::{Dispatch, WritePolicy};
+pub use policy::{Dispatch, Policies, WritePolicy};
 pub use replication::durable::{Data, Kept, backup_data, check_data, check_node};
 pub use runtime::live::Live;
 pub use runtime::shared::{ProbeError, Rates, Reloaded, Shared};

@@ -157,8 +157,8 @@ impl Server {
         let listening = layers.listening_count();
         let kept_bytes_max = self.shared.memory().plan().request_slot_kept_bytes_max;
         let new_fabric = || {
-            let (stealing, helping) = (layers.stealing(), layers.helping(config));
-            Fabric::new(config.threads, kept_bytes_max, stealing, helping)
+            let (stealing, has_help) = (layers.stealing(), layers.has_help(config));
+            Fabric::new(config.threads, kept_bytes_max, stealing, has_help)
         };
         let fabric = layers.is_routed.then(|| Arc::new(new_fabric()));
         for index in 0..config.threads {

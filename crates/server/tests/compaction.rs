@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use counters::Totals;
 
 use crate::support::{Client, TestServer, bulk, command, config};
-use server::{Compacts, Config, Dispatch, WritePolicy};
+use server::{Compacts, Config, Dispatch, Policies, WritePolicy};
 
 fn words(words: &[&str]) -> Vec<u8> {
     command(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
@@ -138,7 +138,12 @@ fn windows_reach_over_the_queue_of_another_worker() {
         (WritePolicy::DCrew, Some(1), 3),
     ] {
         let dispatch = Dispatch::Jbsq(2);
-        let base = Config { write_policy, dispatch, cr_threads, threads, ..config() };
+        let base = Config {
+            policies: Policies::new(write_policy, dispatch),
+            cr_threads,
+            threads,
+            ..config()
+        };
         let config = Config { batch: 1, compacts: Compacts::All, ..base.clone() };
         let server = TestServer::with(config);
         // A worker that keeps up with what is sent to it has no queue: some rounds may pass.
@@ -161,7 +166,8 @@ fn windows_reach_over_the_queue_of_another_worker() {
 fn clients_that_share_a_short_key_lose_nothing_and_see_their_own_writes() {
     const CLIENTS: usize = 4;
     const ROUNDS: usize = 200;
-    let base = Config { write_policy: WritePolicy::DCrew, dispatch: Dispatch::Jbsq(2), ..config() };
+    let base =
+        Config { policies: Policies::new(WritePolicy::DCrew, Dispatch::Jbsq(2)), ..config() };
     let shared = Config { threads: 3, batch: 1, compacts: Compacts::All, ..base };
     for cr_threads in [None, Some(1)] {
         let server = TestServer::with(Config { cr_threads, ..shared.clone() });

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpStream, UdpSocket};
 
 use commands::work::TURN_UNITS;
-use server::{Config, Dispatch, IndexKind, UdpConfig, WritePolicy};
+use server::{Config, Dispatch, IndexKind, Policies, UdpConfig, WritePolicy};
 
 use crate::support::{Client, PATIENCE, TestServer, command, config, free_udp_port, read_some};
 use crate::turns::{stat, store_keys};
@@ -22,9 +22,9 @@ fn alone(index: IndexKind) -> Config {
 }
 
 fn routed() -> Config {
-    let (write_policy, dispatch) = (WritePolicy::Erew, Dispatch::KeyHash);
+    let policies = Policies::new(WritePolicy::Erew, Dispatch::KeyHash);
     let output_limit_bytes = OUTPUT_LIMIT_BYTES;
-    Config { threads: 3, write_policy, dispatch, output_limit_bytes, ..config() }
+    Config { threads: 3, policies, output_limit_bytes, ..config() }
 }
 
 /// A client that reads lines.

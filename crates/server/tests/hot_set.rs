@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::support::{Client, PATIENCE, TestServer, config};
-use server::{Config, HotSetSize, IndexKind};
+use server::{Config, Dispatch, HotSetSize, IndexKind, Policies, WritePolicy};
 
 /// One thread polls, two execute.
 fn two_layers(index: IndexKind, hot_set: HotSetSize) -> TestServer {
-    let dispatch = "round-robin".parse().unwrap();
     TestServer::with(Config {
         threads: 3,
         cr_threads: Some(1),
-        dispatch,
+        policies: Policies::new(WritePolicy::Crcw, Dispatch::RoundRobin),
         index,
         hot_set,
         compaction: false,

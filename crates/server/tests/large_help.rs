@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
-use server::{Config, Dispatch, LargeHelp, SizeThreshold, WritePolicy};
+use server::{Config, Dispatch, LargeHelp, Policies, SizeThreshold, WritePolicy};
 
 const LARGE_BYTES: usize = 300_000;
 const KEYS: usize = 48;
@@ -16,8 +16,7 @@ fn by_size(write_policy: WritePolicy) -> Config {
     Config {
         threads: 4,
         memory_bytes: 256 << 20,
-        write_policy,
-        dispatch: Dispatch::SizeAware,
+        policies: Policies::new(write_policy, Dispatch::SizeAware),
         size_threshold: SizeThreshold::Static { bytes: 10_000 },
         large_help: LargeHelp::On,
         // Every large request counts, so that the plan keeps workers for them.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::native::{Peer, get, set};
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, is_alone, pattern};
-use server::{Config, Dispatch, NativeTransport, Shared, SizeThreshold, Wanted, WritePolicy};
+use server::{
+    Config, Dispatch, NativeTransport, Policies, Shared, SizeThreshold, Wanted, WritePolicy,
+};
 use wire::native::{Status, SteeringId};
 
 /// Divisions of four threads: threads with a role, and those that poll.
@@ -19,7 +21,7 @@ pub fn start(policies: &str, cr_threads: Option<usize>) -> TestServer {
     let dispatch: Dispatch = dispatch.parse().unwrap();
     let memory_bytes = 256 << 20;
     let base = Config { threads: 4, memory_bytes, ..config() };
-    TestServer::with(Config { cr_threads, write_policy, dispatch, ..base })
+    TestServer::with(Config { cr_threads, policies: Policies::new(write_policy, dispatch), ..base })
 }
 
 /// Every server of these tests can divide its threads.
@@ -475,7 +477,12 @@ fn what_is_lent_comes_back_to_where_its_connection_is() {
     for cr_threads in [None, Some(1)] {
         let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::SizeAware);
         let size_threshold = SizeThreshold::Static { bytes: 10_000 };
-        let routed = Config { write_policy, dispatch, size_threshold, cr_threads, ..config() };
+        let routed = Config {
+            policies: Policies::new(write_policy, dispatch),
+            size_threshold,
+            cr_threads,
+            ..config()
+        };
         let server = TestServer::with(Config { threads: 4, memory_bytes: 256 << 20, ..routed });
         let shared = server.server().shared();
         let large = pattern(4 << 20);

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
-use server::{Config, Dispatch, Server, SizeThreshold, StartError, WritePolicy};
+use server::{Config, Dispatch, Policies, Server, SizeThreshold, StartError, WritePolicy};
 
 const DISPATCHES: [&str; 8] =
     ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1", "steal", "size-aware"];
@@ -27,7 +27,8 @@ fn cases() -> Vec<Case> {
                 let size_threshold = SizeThreshold::Static { bytes: 4 };
                 let base =
                     Config { memory_bytes: 64 << 20, threads: 4, size_threshold, ..config() };
-                let config = Config { write_policy, dispatch, cr_threads, ..base };
+                let config =
+                    Config { policies: Policies::new(write_policy, dispatch), cr_threads, ..base };
                 cases.push(Case { name, config });
             }
         }
@@ -122,8 +123,7 @@ fn routed() -> Vec<Config> {
         threads: 3,
         memory_bytes: 256 << 20,
         cr_threads,
-        write_policy,
-        dispatch: dispatch.parse().unwrap(),
+        policies: Policies::new(write_policy, dispatch.parse().unwrap()),
         size_threshold: SizeThreshold::Static { bytes: 2000 },
         ..config()
     };
@@ -282,7 +282,11 @@ fn forwardings_are_counted() {
 /// Two threads, neither of which only polls.
 fn equals(write_policy: WritePolicy, dispatch: &str) -> TestServer {
     let dispatch = dispatch.parse().unwrap();
-    TestServer::with(Config { threads: 2, write_policy, dispatch, ..config() })
+    TestServer::with(Config {
+        threads: 2,
+        policies: Policies::new(write_policy, dispatch),
+        ..config()
+    })
 }
 
 /// Also where the write table decides: once a write is answered, nothing of it is left there that
@@ -341,8 +345,7 @@ fn writes_that_meet_at_the_write_table_are_counted() {
     let server = TestServer::with(Config {
         threads: 3,
         cr_threads: Some(1),
-        write_policy: WritePolicy::DCrew,
-        dispatch: "round-robin".parse().unwrap(),
+        policies: Policies::new(WritePolicy::DCrew, "round-robin".parse().unwrap()),
         compaction: false,
         ..config()
     });

@@ -1,6 +1,6 @@
 //! The number of threads of each role: by settings, fixed, and as counted.
 
-use server::{Config, Dispatch, Server, Shared, Wanted};
+use server::{Config, Dispatch, Policies, Server, Shared, Wanted, WritePolicy};
 
 use crate::moving::{divide, start};
 use crate::support::{Client, PATIENCE, TestServer, config};
@@ -73,8 +73,8 @@ fn divide_equally(shared: &Shared, threads: usize) {
 
 #[test]
 fn fixed_roles_stay() {
-    let dispatch = Dispatch::HandOff(1);
-    let server = TestServer::try_with(Config { threads: 3, dispatch, ..config() }).unwrap();
+    let policies = Policies::new(WritePolicy::Crcw, Dispatch::HandOff(1));
+    let server = TestServer::try_with(Config { threads: 3, policies, ..config() }).unwrap();
     let error = server.server().shared().change_roles(Wanted::by_hand(3, 2)).unwrap_err();
     let want = "--dispatch hand-off:1 fixes which threads poll; start with another dispatch";
     assert_eq!(error.to_string(), want);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use dispatch::sizes;
 
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
-use server::{Config, Dispatch, Poll, Shared, SizeThreshold, WritePolicy};
+use server::{Config, Dispatch, Policies, Poll, Shared, SizeThreshold, WritePolicy};
 
 const THRESHOLD_BYTES: u64 = 10_000;
 
@@ -16,8 +16,7 @@ fn size_aware(write_policy: WritePolicy, cr_threads: Option<usize>) -> Config {
         threads: 3,
         memory_bytes: 256 << 20,
         cr_threads,
-        write_policy,
-        dispatch: Dispatch::SizeAware,
+        policies: Policies::new(write_policy, Dispatch::SizeAware),
         size_threshold: SizeThreshold::Static { bytes: THRESHOLD_BYTES },
         ..config()
     }

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use crate::support::{Client, PATIENCE, TestServer, config};
-use server::{Config, Dispatch, SLO_MAX, SLO_MIN, Server, Slo, StartError, WritePolicy};
+use server::{Config, Dispatch, Policies, SLO_MAX, SLO_MIN, Server, Slo, StartError, WritePolicy};
 
 /// By these ways requests are served: run to completion, routed, through a write table, two layers.
 fn all(slo: Option<Duration>) -> [Config; 4] {
     let plain = Config { slo, ..config() };
     let routed =
-        Config { write_policy: WritePolicy::Erew, dispatch: Dispatch::KeyHash, ..plain.clone() };
+        Config { policies: Policies::new(WritePolicy::Erew, Dispatch::KeyHash), ..plain.clone() };
     let table =
-        Config { write_policy: WritePolicy::DCrew, dispatch: Dispatch::Jbsq(2), ..plain.clone() };
+        Config { policies: Policies::new(WritePolicy::DCrew, Dispatch::Jbsq(2)), ..plain.clone() };
     [plain.clone(), routed, table, Config { threads: 3, cr_threads: Some(1), ..plain }]
 }
 

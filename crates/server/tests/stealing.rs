@@ -5,11 +5,15 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{PATIENCE, TestServer, command, config, is_alone, pattern};
-use server::{Config, Dispatch, Wanted, WritePolicy};
+use server::{Config, Dispatch, Policies, Wanted, WritePolicy};
 
 fn start(write_policy: WritePolicy, cr_threads: Option<usize>) -> TestServer {
     let base = Config { threads: 3, memory_bytes: 256 << 20, ..config() };
-    TestServer::with(Config { dispatch: Dispatch::Steal, write_policy, cr_threads, ..base })
+    TestServer::with(Config {
+        policies: Policies::new(write_policy, Dispatch::Steal),
+        cr_threads,
+        ..base
+    })
 }
 
 fn stolen_count(server: &TestServer) -> u64 {
@@ -124,7 +128,8 @@ fn thieves_sleep_when_there_is_nothing_to_steal() {
     }
     let base = Config { threads: 9, memory_bytes: 256 << 20, ..config() };
     let (write_policy, dispatch) = (WritePolicy::Crew, Dispatch::Steal);
-    let server = TestServer::with(Config { write_policy, dispatch, ..base });
+    let server =
+        TestServer::with(Config { policies: Policies::new(write_policy, dispatch), ..base });
     let asks: String = (0..200).map(|key| format!("GET {key}\r\n")).collect();
     until_stolen(&server, || server.resp().ask(&asks, "$-1\r\n".repeat(200)));
     let (before, start) = (ran_ns(), Instant::now());

@@ -498,7 +498,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
             };
             gather.settle_heavy(region.slot);
             region.command_count.set(gather.command_count);
-            if E::ROUTES && !gather.only_reads {
+            if E::ROUTES && !(gather.routes() && gather.only_reads) {
                 region.is_answer_alone.set(false);
                 region.may_repeat.set(false);
             }

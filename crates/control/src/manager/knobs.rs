@@ -112,7 +112,10 @@ impl Knobs for ServerKnobs {
             None => (1..=1, 1),
         };
         let hot_size = self.hot_size.unwrap_or(0) as u32;
+        let config = self.shared.config();
+        let policies = self.shared.roles().latest().policies;
         let ranges = Ranges {
+            policies: config.policies_tried(),
             mr_thread_count: 1..=(threads - 1) as u32,
             cached_item_count_max: self.cached_item_count_max().max(hot_size),
             cached_item_step: HOT_STEP,
@@ -121,6 +124,7 @@ impl Knobs for ServerKnobs {
         };
         let mr_thread_count = (plan.threads - plan.dispatchers) as u32;
         let configuration = Configuration {
+            policies,
             mr_thread_count,
             // Without layers a hot set changes nothing: configurations that differ in it alone are
             // equal.
@@ -142,7 +146,7 @@ impl Knobs for ServerKnobs {
     fn set(&mut self, configuration: &Configuration) -> Result<(), String> {
         let threads = self.shared.roles().plan().threads;
         let dispatchers = threads - configuration.mr_thread_count as usize;
-        let wanted = Wanted::tuned(threads, dispatchers);
+        let wanted = Wanted::tuned(threads, dispatchers, configuration.policies);
         self.shared.change_roles(wanted).map_err(|error| error.to_string())?;
         self.epoch = self.shared.roles().plan().epoch;
         self.set_hot_size(configuration.cached_item_count as usize);
@@ -229,6 +233,7 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 mod tests {
     use config::{HotSetSize, Tuning};
     use dispatch::lanes::{Dispatchers, Wanted};
+    use policy::{Dispatch, Policies, WritePolicy};
 
     use super::*;
 
@@ -316,10 +321,9 @@ mod tests {
     fn a_number_of_pollers_at_the_start_leaves_room_for_a_tuner_afterwards() {
         let check = |cr_threads, policies: &str, want| {
             let (write_policy, dispatch) = policies.split_once(' ').unwrap();
-            let (write_policy, dispatch) =
-                (write_policy.parse().unwrap(), dispatch.parse().unwrap());
+            let named = Policies::new(write_policy.parse().unwrap(), dispatch.parse().unwrap());
             let base = Config { memory_bytes: 128 << 20, ..Config::default() };
-            let config = Config { threads: 4, cr_threads, write_policy, dispatch, ..base };
+            let config = Config { threads: 4, cr_threads, policies: named, ..base };
             let shared = Arc::new(Shared::new(config.clone()));
             let is_routed = shared.roles().layers().is_routed;
             let found = may_tune(&config, is_routed, 4).then(|| {
@@ -344,8 +348,8 @@ mod tests {
             Config { threads: 4, cr_threads: Some(1), tuning: Tuning::On, ..Config::default() };
         let words = "--cr-threads 1 leaves it nothing to turn: give --cr-threads auto";
         assert_eq!(why_not_tuned(&fixed, 4).as_deref(), Some(words));
-        let dispatch = policy::Dispatch::HandOff(1);
-        let hand_off = Config { cr_threads: None, dispatch, ..fixed };
+        let policies = Policies::new(WritePolicy::Crcw, Dispatch::HandOff(1));
+        let hand_off = Config { cr_threads: None, policies, ..fixed };
         let words = "--dispatch hand-off:1 fixes the threads that poll: give another --dispatch";
         assert_eq!(why_not_tuned(&hand_off, 4).as_deref(), Some(words));
     }

@@ -39,7 +39,9 @@ impl Controller for SizeMonitor {
         let change = self.shared.sizes()?.end_epoch(self.shared.size_counts())?;
         let SizeNumbers { small_workers, .. } = SizeNumbers::from(&*change.before);
         let after = SizeNumbers::from(&*change.after);
-        change.moves_workers().then(|| Decision {
+        // A plan that waits for a trial moves no worker.
+        let is_in_force = self.shared.roles().latest().policies.tell_sizes();
+        (is_in_force && change.moves_workers()).then(|| Decision {
             what: vec!["size_classes"],
             change: format!("small workers {small_workers} to {}", after.small_workers),
             reason: change.to_string(),

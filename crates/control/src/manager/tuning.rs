@@ -22,8 +22,9 @@ use std::time::Duration;
 use base::Instant;
 use dispatch::published::TunerView;
 use policy::tuner::{
-    Configuration, Event, Measurement, Ranges, Tuner, TunerRules, surely_over_ratio,
+    Configuration, Event, Measurement, Ranges, Tried, Tuner, TunerRules, surely_over_ratio,
 };
+use policy::{Dispatch, Policies, WritePolicy};
 
 use super::{Controller, Decision, Observed};
 
@@ -229,7 +230,8 @@ fn told(event: &Event, measurement: &Measurement) -> Decision {
             let reason = "there are no requests any more".to_owned();
             (Vec::new(), "the search is given up".to_owned(), reason)
         }
-        Event::Kept { configuration, confirmed } => {
+        Event::Kept { configuration, confirmed, tried } => {
+            tell_tried(&mut inputs, tried);
             let reason = match confirmed {
                 Some(confirmed) => {
                     inputs.push(("best_rps", confirmed.best_rps));
@@ -240,7 +242,8 @@ fn told(event: &Event, measurement: &Measurement) -> Decision {
             };
             (Vec::new(), format!("{configuration} stay"), reason)
         }
-        Event::Adopted { from, to, confirmed } => {
+        Event::Adopted { from, to, confirmed, tried } => {
+            tell_tried(&mut inputs, tried);
             inputs.push(("best_rps", confirmed.best_rps));
             inputs.push(("old_rps", confirmed.incumbent_rps));
             let gain_pct = 100.0 * (confirmed.best_rps / confirmed.incumbent_rps.max(1.0) - 1.0);
@@ -251,9 +254,27 @@ fn told(event: &Event, measurement: &Measurement) -> Decision {
     Decision { what, change, reason, inputs }
 }
 
+/// What each candidate served, in the windows before the last ones.
+fn tell_tried(inputs: &mut Vec<(&'static str, f64)>, tried: &Tried) {
+    let one_layer = tried.one_layer.iter();
+    inputs.extend(one_layer.map(|(policies, rps)| (name_of(*policies), *rps)));
+    inputs.extend(tried.two_layers_rps.map(|rps| ("two_layers_rps", rps)));
+}
+
+fn name_of(policies: Policies) -> &'static str {
+    match (policies.write_policy, policies.dispatch) {
+        (WritePolicy::Crcw, Dispatch::Any) => "crcw_any_rps",
+        (WritePolicy::DCrew, Dispatch::Any) => "d_crew_any_rps",
+        (WritePolicy::Crcw, Dispatch::SizeAware) => "crcw_size_aware_rps",
+        (WritePolicy::DCrew, Dispatch::SizeAware) => "d_crew_size_aware_rps",
+        _ => "one_layer_rps",
+    }
+}
+
 /// The changed knobs, as words of the label `what`.
 fn turned(from: &Configuration, to: &Configuration) -> Vec<&'static str> {
     [
+        ("policies", from.policies != to.policies),
         ("threads", from.mr_thread_count != to.mr_thread_count),
         ("hot_set", from.cached_item_count != to.cached_item_count),
         ("ways", from.mr_way_count != to.mr_way_count),

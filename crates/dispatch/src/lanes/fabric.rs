@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::ring::Bell;
 use crossbeam_utils::CachePadded;
-use policy::Helping;
 
 use super::help::Help;
 use super::request_slot::RequestSlots;
@@ -41,13 +40,13 @@ impl Fabric {
         thread_count: usize,
         kept_bytes_max: usize,
         stealing: Stealing,
-        helping: Option<Helping>,
+        has_help: bool,
     ) -> Fabric {
         Fabric {
             bells: (0..thread_count).map(|_| CachePadded::new(Bell::new())).collect(),
             kept_bytes_max,
             steal_queues: (stealing == Stealing::On).then(|| StealQueues::new(thread_count)),
-            help: helping.map(|helping| Help::new(helping, thread_count)),
+            help: has_help.then(|| Help::new(thread_count)),
             senders_open: AtomicUsize::new(thread_count),
         }
     }

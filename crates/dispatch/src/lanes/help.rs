@@ -18,14 +18,13 @@
 //! I3: a help queue belongs to its thread permanently, whatever roles the thread has.
 //!
 //! # References
-//! Minos §6.1; `policy::size_class::Helping`; decision 0048.
+//! Minos §6.1; `policy::Helping`; decision 0048.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::offers::{DoneSet, Offers};
 use crossbeam_utils::CachePadded;
-use policy::Helping;
 
 use super::request_slot::{REQUEST_SLOTS, RequestSlots};
 
@@ -41,8 +40,6 @@ pub struct HelpQueue {
 
 /// The offers of all dispatchers.
 pub struct Help {
-    /// Which requests may be taken, and by which workers.
-    pub helping: Helping,
     by_dispatcher: Box<[CachePadded<HelpQueue>]>,
     /// Large workers that are awake and look for a request to take.
     idle_count: CachePadded<AtomicUsize>,
@@ -53,7 +50,7 @@ pub struct Help {
 
 impl Help {
     /// Without offers.
-    pub fn new(helping: Helping, thread_count: usize) -> Help {
+    pub fn new(thread_count: usize) -> Help {
         let queue = |_| {
             CachePadded::new(HelpQueue {
                 request_slots: Arc::new(RequestSlots::default()),
@@ -63,7 +60,6 @@ impl Help {
         };
         let by_dispatcher = (0..thread_count).map(queue).collect();
         Help {
-            helping,
             by_dispatcher,
             idle_count: CachePadded::new(AtomicUsize::new(0)),
             #[cfg(any(test, feature = "testing"))]
@@ -107,14 +103,10 @@ impl Help {
 
 #[cfg(test)]
 mod tests {
-    use policy::LargeHelp;
-    use policy::{Dispatch, WritePolicy};
-
     use super::*;
 
     fn help() -> Help {
-        let on = Helping::new(LargeHelp::On, WritePolicy::DCrew, Dispatch::SizeAware);
-        Help::new(on.unwrap(), 3)
+        Help::new(3)
     }
 
     #[test]

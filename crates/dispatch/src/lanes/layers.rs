@@ -15,9 +15,9 @@ use base::sync::Arc;
 use budget::memory::ForwardingMemory;
 use config::StartError;
 use config::{Config, Tuning};
-use policy::Helping;
 use policy::routers::{Choice, UseRouter};
-use policy::{Dispatch, Router, WritePolicy, WriteTable};
+use policy::{Dispatch, Policies, Router, WritePolicy, WriteTable};
+use policy::{Helping, LargeHelp};
 
 use super::fabric::Stealing;
 use super::request_slot::{REQUEST_SLOTS, RequestSlots};
@@ -58,7 +58,7 @@ impl Layers {
     /// The layers that the settings configure, or why they are impossible.
     pub fn new(config: &Config) -> Result<Layers, StartError> {
         let threads = config.threads;
-        let dispatchers = match (config.cr_threads, config.dispatch) {
+        let dispatchers = match (config.cr_threads, config.policies.dispatch) {
             (None, Dispatch::HandOff(workers)) => usize::from(workers).min(threads),
             (Some(given), Dispatch::HandOff(workers)) if given != usize::from(workers) => {
                 return Err(StartError::HandOffThreads { given, workers });
@@ -66,17 +66,23 @@ impl Layers {
             (None, _) => threads,
             (Some(given), _) => given,
         };
-        let Some(start) = RolePlan::new(0, threads, dispatchers, executing(config.dispatch)) else {
+        let Some(start) =
+            RolePlan::new(0, threads, dispatchers, executing(config.policies.dispatch))
+        else {
             let (given, most) = (dispatchers as u64, threads as u64);
             return Err(StartError::OutOfRange { setting: "cr-threads", given, least: 1, most });
         };
         let threads_min = if config.tuning == Tuning::On { 2 } else { MOVABLE_THREADS_MIN };
         let may_divide = config.cr_threads.is_none() && threads >= threads_min;
-        let mut layers =
-            Layers { start, thread_max: threads, is_routed: may_divide, dispatch: config.dispatch };
-        layers.is_routed |= layers.is_routing(&start, config);
+        let mut layers = Layers {
+            start,
+            thread_max: threads,
+            is_routed: may_divide,
+            dispatch: config.policies.dispatch,
+        };
+        layers.is_routed |= layers.may_route(&start, config);
         // Contradictory settings are refused even where one thread makes them meaningless.
-        layers.deciders(&start, config)?;
+        layers.deciders(&start, config, config.policies)?;
         Ok(layers)
     }
 
@@ -109,12 +115,12 @@ impl Layers {
         let polls_with_all = RolePlan { dispatchers: self.thread_max, ..self.start };
         let pairs = if self.has_fixed_dispatchers() {
             dispatchers * (threads - dispatchers)
-        } else if self.is_routing(&polls_with_all, config) {
+        } else if self.may_route(&polls_with_all, config) {
             threads * threads
         } else {
             (threads / 2) * threads.div_ceil(2)
         };
-        let offers = if self.helping(config).is_some() { threads } else { 0 };
+        let offers = if self.has_help(config) { threads } else { 0 };
         // While a plan is taken up, the table of another may still exist.
         let table_bytes = 2 * threads * TABLE_ENTRIES_PER_EXECUTOR as u64 * ENTRY_BYTES;
         ForwardingMemory {
@@ -130,9 +136,11 @@ impl Layers {
         if self.dispatch == Dispatch::Steal { Stealing::On } else { Stealing::Off }
     }
 
-    /// Which requests that wait for small workers idle large workers may take.
-    pub fn helping(&self, config: &Config) -> Option<Helping> {
-        Helping::new(config.large_help, config.write_policy, config.dispatch)
+    /// Whether idle large workers may take requests that wait for small workers, under any of the
+    /// policies.
+    pub fn has_help(&self, config: &Config) -> bool {
+        let tried = config.policies_tried();
+        tried.into_iter().any(|policies| helping(config.large_help, policies).is_some())
     }
 
     /// Threads that may ever poll.
@@ -145,30 +153,45 @@ impl Layers {
         matches!(self.dispatch, Dispatch::HandOff(_))
     }
 
-    /// Whether, under that plan, requests go to workers other than the receiving one.
-    pub fn is_routing(&self, plan: &RolePlan, config: &Config) -> bool {
-        let stays = (config.write_policy, config.dispatch) == (WritePolicy::Crcw, Dispatch::Any);
+    /// Whether, under that plan and policies, requests go to workers other than the receiving one.
+    pub fn is_routing(&self, plan: &RolePlan, config: &Config, policies: Policies) -> bool {
         // In a cluster writes go through the control thread, as through a ring.
-        config.cluster.is_some() || plan.dispatchers < plan.threads || (plan.threads > 1 && !stays)
+        config.cluster.is_some()
+            || plan.dispatchers < plan.threads
+            || (plan.threads > 1 && !policies.stay())
     }
 
-    /// Entries of the write table under that plan; `None`: no dispatcher uses one.
+    /// The same under any of the policies that may be in force.
+    fn may_route(&self, plan: &RolePlan, config: &Config) -> bool {
+        let tried = config.policies_tried();
+        tried.into_iter().any(|policies| self.is_routing(plan, config, policies))
+    }
+
+    /// Entries of the write table under that plan; `None`: no dispatcher uses one under any of the
+    /// policies.
     pub fn table_entries(&self, plan: &RolePlan, config: &Config) -> Option<usize> {
-        let has_table = config.write_policy == WritePolicy::DCrew && self.is_routing(plan, config);
+        let has_table = config.policies_tried().into_iter().any(|policies| {
+            policies.write_policy == WritePolicy::DCrew && self.is_routing(plan, config, policies)
+        });
         has_table.then(|| WriteTable::capacity(plan.executors * TABLE_ENTRIES_PER_EXECUTOR))
     }
 
     /// A router for each dispatcher, over one write table. Another plan has another table, because
     /// its workers have other numbers.
-    pub fn deciders(&self, plan: &RolePlan, config: &Config) -> Result<Vec<Decider>, StartError> {
+    pub fn deciders(
+        &self,
+        plan: &RolePlan,
+        config: &Config,
+        policies: Policies,
+    ) -> Result<Vec<Decider>, StartError> {
         // Under two layers a depth bound counts batches, otherwise requests (K15).
         let bound_unit = if plan.has_two_layers() { config.batch as u32 } else { 1 };
         let table = WriteTable::new(plan.executors * TABLE_ENTRIES_PER_EXECUTOR);
         let sizes = Arc::new(sizes::first_plan(config, plan.executors));
         let decider = |dispatcher: usize| {
             let choice = Choice {
-                write_policy: config.write_policy,
-                dispatch: config.dispatch,
+                write_policy: policies.write_policy,
+                dispatch: policies.dispatch,
                 dispatcher: WorkerId((dispatcher % plan.executors) as u16),
                 worker_count: plan.executors,
                 batch: config.batch as u32,
@@ -181,6 +204,11 @@ impl Layers {
         };
         (0..plan.dispatchers).map(decider).collect()
     }
+}
+
+/// Which requests that wait for small workers idle large workers may take.
+pub fn helping(large_help: LargeHelp, policies: Policies) -> Option<Helping> {
+    Helping::new(large_help, policies.write_policy, policies.dispatch)
 }
 
 /// Threads that poll execute nothing under hand-off, and nothing under two layers.
@@ -205,8 +233,6 @@ impl UseRouter for AsDecider {
 
 #[cfg(test)]
 mod tests {
-    use policy::LargeHelp;
-
     use super::*;
 
     fn config(threads: usize, cr_threads: Option<usize>, policies: &str) -> Config {
@@ -214,8 +240,7 @@ mod tests {
         Config {
             threads,
             cr_threads,
-            write_policy: write_policy.parse().unwrap(),
-            dispatch: dispatch.parse().unwrap(),
+            policies: Policies::new(write_policy.parse().unwrap(), dispatch.parse().unwrap()),
             ..Config::default()
         }
     }
@@ -226,7 +251,10 @@ mod tests {
         let layers = Layers::new(config).unwrap();
         let RolePlan { dispatchers, first_executor, executors, .. } = layers.start;
         assert_eq!((dispatchers, first_executor, executors, layers.is_routed), want);
-        assert_eq!(layers.deciders(&layers.start, config).unwrap().len(), dispatchers);
+        assert_eq!(
+            layers.deciders(&layers.start, config, config.policies).unwrap().len(),
+            dispatchers
+        );
     }
 
     #[track_caller]
@@ -260,7 +288,11 @@ mod tests {
         {
             let config = config(4, cr_threads, policies);
             let layers = Layers::new(&config).unwrap();
-            assert_eq!(layers.is_routing(&layers.start, &config), want, "{policies}");
+            assert_eq!(
+                layers.is_routing(&layers.start, &config, config.policies),
+                want,
+                "{policies}"
+            );
         }
     }
 

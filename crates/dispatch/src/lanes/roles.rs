@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::roles::{Publication, RolePlan, Transit};
 use config::Config;
 use config::StartError;
+use policy::{Helping, Policies};
 
-use super::layers::{Decider, Layers};
+use super::layers::{Decider, Layers, helping};
 
 /// Why requested roles are impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,8 +61,11 @@ pub enum RolesError {
 pub struct PublishedRoles {
     /// The plan that all threads take up.
     pub publication: Publication,
+    /// Which worker executes a request.
+    pub policies: Policies,
     /// Whether requests go to workers other than the receiving one.
     pub is_routing: bool,
+    helping: Option<Helping>,
     /// By dispatcher; each takes its own.
     deciders: Mutex<Vec<Option<Decider>>>,
 }
@@ -72,6 +76,10 @@ pub struct Turn {
     pub plan: RolePlan,
     /// Whether its requests go to other workers.
     pub is_routing: bool,
+    /// Whether small and large items have different workers.
+    pub tells_sizes: bool,
+    /// Which small requests idle large workers may take, if any.
+    pub helping: Option<Helping>,
     /// None for a thread that does not poll.
     pub decider: Option<Decider>,
 }
@@ -86,7 +94,9 @@ impl PublishedRoles {
     pub fn turn_of(&self, thread: usize) -> Turn {
         let decider = unpoisoned(&self.deciders).get_mut(thread).and_then(Option::take);
         debug_assert_eq!(decider.is_some(), self.plan().is_dispatcher(thread), "taken once");
-        Turn { plan: *self.plan(), is_routing: self.is_routing, decider }
+        let PublishedRoles { policies, is_routing, helping, .. } = *self;
+        let tells_sizes = policies.tell_sizes();
+        Turn { plan: *self.plan(), is_routing, tells_sizes, helping, decider }
     }
 }
 
@@ -114,10 +124,14 @@ fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Roles {
     /// The roles at the server's start: all threads have taken them up.
     pub fn new(layers: Layers, config: &Config) -> Result<Roles, StartError> {
-        let deciders = layers.deciders(&layers.start, config)?.into_iter().map(Some).collect();
+        let policies = config.policies;
+        let deciders = layers.deciders(&layers.start, config, policies)?;
+        let deciders = deciders.into_iter().map(Some).collect();
         let published = Arc::new(PublishedRoles {
             publication: Publication::new(layers.start, 0),
-            is_routing: layers.is_routing(&layers.start, config),
+            policies,
+            is_routing: layers.is_routing(&layers.start, config, policies),
+            helping: helping(config.large_help, policies),
             deciders: Mutex::new(deciders),
         });
         let polls_with_all = config.cr_threads.is_none() && !layers.has_fixed_dispatchers();
@@ -200,20 +214,28 @@ impl Roles {
             _ if polls_with_all => threads,
             _ => now.dispatchers,
         };
-        if (threads, dispatchers) == (now.threads, now.dispatchers) {
+        // Under two layers requests take turns.
+        let policies = match wanted.policies.unwrap_or(latest.published.policies) {
+            policies if polls_with_all && dispatchers == threads => policies,
+            _ => config.policies,
+        };
+        let before = (now.threads, now.dispatchers, latest.published.policies);
+        if (threads, dispatchers, policies) == before {
             return Ok((None, polls_with_all));
         }
         let plan = self.layers.plan(now.epoch + 1, threads, dispatchers)?;
-        let is_routing = self.layers.is_routing(&plan, config);
+        let is_routing = self.layers.is_routing(&plan, config, policies);
         if is_routing && !self.layers.is_routed {
             return Err(RolesError::OneLayer);
         }
-        let deciders = self.layers.deciders(&plan, config);
+        let deciders = self.layers.deciders(&plan, config, policies);
         let deciders =
             deciders.map_err(|error| RolesError::Policies { reason: error.to_string() })?;
         let deciders = Mutex::new(deciders.into_iter().map(Some).collect());
         let publication = Publication::new(plan, self.layers.thread_max);
-        let published = Arc::new(PublishedRoles { publication, is_routing, deciders });
+        let helping = helping(config.large_help, policies);
+        let published =
+            Arc::new(PublishedRoles { publication, policies, is_routing, helping, deciders });
         Ok((Some(published), polls_with_all))
     }
 }
@@ -225,6 +247,8 @@ pub struct Wanted {
     pub threads: Threads,
     /// The threads among them that poll.
     pub dispatchers: Dispatchers,
+    /// The tuner's policies; `None`: as now. They hold while all threads poll.
+    pub policies: Option<Policies>,
 }
 
 impl Wanted {
@@ -234,13 +258,13 @@ impl Wanted {
     pub fn by_hand(threads: usize, dispatchers: usize) -> Wanted {
         let polling = (dispatchers != threads).then_some(Dispatchers::Count(dispatchers));
         let dispatchers = polling.unwrap_or(Dispatchers::All);
-        Wanted { threads: Threads::Count(threads), dispatchers }
+        Wanted { threads: Threads::Count(threads), dispatchers, policies: None }
     }
 
     /// The same for the tuner: `cr-threads` stays `auto`.
-    pub fn tuned(threads: usize, dispatchers: usize) -> Wanted {
+    pub fn tuned(threads: usize, dispatchers: usize, policies: Policies) -> Wanted {
         let dispatchers = Dispatchers::Tuned(dispatchers);
-        Wanted { threads: Threads::Count(threads), dispatchers }
+        Wanted { threads: Threads::Count(threads), dispatchers, policies: Some(policies) }
     }
 }
 
@@ -298,9 +322,8 @@ mod tests {
 
     #[test]
     fn auto_stays_auto_and_a_number_stays_by_hand_even_that_of_all_threads() {
-        let dispatchers = |dispatchers| Wanted { threads: Threads::AsNow, dispatchers };
-        let threads =
-            |count| Wanted { threads: Threads::Count(count), dispatchers: Dispatchers::AsNow };
+        let dispatchers = |dispatchers| Wanted { dispatchers, ..Wanted::default() };
+        let threads = |count| Wanted { threads: Threads::Count(count), ..Wanted::default() };
         check(&[], (1, None));
         check(&[dispatchers(Dispatchers::Auto)], (1, None));
         check(&[threads(4)], (1, None));
@@ -321,10 +344,11 @@ mod tests {
         {
             let config = Config { threads: 3, ..Config::default() };
             let roles = Roles::new(Layers::new(&config).unwrap(), &config).unwrap();
-            let two = Wanted { threads: Threads::Count(2), dispatchers: Dispatchers::Count(2) };
+            let dispatchers = Dispatchers::Count(2);
+            let two = Wanted { threads: Threads::Count(2), dispatchers, policies: None };
             assert_eq!(roles.change(&config, two), Ok(true));
             assert_eq!(roles.asked(), (2, Some(2)));
-            let others = Wanted { threads, dispatchers: Dispatchers::AsNow };
+            let others = Wanted { threads, ..Wanted::default() };
             assert_eq!(roles.change(&config, others), Ok(true));
             assert_eq!(roles.asked(), (wanted, None));
         }

@@ -106,6 +106,13 @@ pub struct SizeNumbers {
     pub large_workers: usize,
 }
 
+impl SizeNumbers {
+    /// Where requests are not told apart by size.
+    pub fn all_small(worker_count: usize) -> SizeNumbers {
+        SizeNumbers { threshold_bytes: u64::MAX, small_workers: worker_count, large_workers: 0 }
+    }
+}
+
 impl From<&SizePlan> for SizeNumbers {
     fn from(plan: &SizePlan) -> SizeNumbers {
         SizeNumbers {

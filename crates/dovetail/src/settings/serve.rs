@@ -12,8 +12,8 @@ use server::PASSWORD_MAX_BYTES;
 use server::{
     AdminAccess, Cat, Compacts, Config, DataConfig, DebugCommand, Dispatch, Durability, Eviction,
     Hooks, HotSetSize, HugePages, IndexKind, LargeHelp, Media, Mode, NativeTransport, Numa, Pin,
-    Poll, SettingsOrigin, SizeCost, SizeThreshold, SlowLogConfig, StartError, Tuning, UdpConfig,
-    WritePolicy, XdpDevice,
+    Policies, Poll, SettingsOrigin, SizeCost, SizeThreshold, SlowLogConfig, StartError, Tuning,
+    UdpConfig, WritePolicy, XdpDevice,
 };
 use sessions::doors;
 
@@ -278,11 +278,15 @@ fn refuse_warm(lookup: &Lookup<'_>, config: &Config) -> Result<(), SettingError>
 }
 
 /// The routing: which workers receive, which execute, and which writes are combined.
-fn routing(lookup: &Lookup<'_>) -> Config {
+pub(super) fn routing(lookup: &Lookup<'_>) -> Config {
     Config {
         cr_threads: lookup.count("cr-threads"),
-        write_policy: lookup.word("write-policy").parse().unwrap_or(WritePolicy::Crcw),
-        dispatch: lookup.dispatch("dispatch"),
+        policies: Policies {
+            write_policy: lookup.word("write-policy").parse().unwrap_or(WritePolicy::Crcw),
+            dispatch: lookup.dispatch("dispatch"),
+        },
+        tries_policies: lookup.word("write-policy") == "auto"
+            && lookup.layered("dispatch").value == Value::Auto,
         tuning: lookup.choice("tuner", Tuning::Auto, &[("on", Tuning::On), ("off", Tuning::Off)]),
         cat: lookup.cat("cat"),
         size_threshold: match lookup.size_bytes("size-threshold") {
@@ -340,7 +344,8 @@ fn refuse_misfits(
 
 /// Settings that have no effect beside the others. A preset's own are not reported.
 fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
-    let by_size = (config.dispatch != Dispatch::SizeAware).then_some("give --dispatch size-aware");
+    let may_tell_sizes = config.policies_tried().into_iter().any(Policies::tell_sizes);
+    let by_size = (!may_tell_sizes).then_some("give --dispatch size-aware");
     let by_size = by_size.map(str::to_owned);
     let eviction = (config.mode == Mode::Clean)
         .then(|| "a store evicts nothing; give --mode cache".to_owned());

@@ -8,7 +8,7 @@ use base::ByteSize;
 use server::{Config, Dispatch, WritePolicy};
 
 use crate::machine::Machine;
-use crate::settings::serve::Lookup;
+use crate::settings::serve::{Lookup, routing};
 use crate::settings::{Layered, Origin, Value};
 
 /// Replaces values that depend on the machine or on other settings, so that the printed values are
@@ -24,7 +24,8 @@ pub fn settle(settings: &mut [Layered], machine: &Machine) {
 fn settle_compaction(settings: &mut [Layered]) {
     let lookup = Lookup(settings);
     let is_unnamed = lookup.layered("write-policy").origin == Origin::Default;
-    if !is_unnamed || lookup.word("write-policy") != "crcw" || lookup.word("compaction") != "on" {
+    let has_many_writers = matches!(lookup.word("write-policy"), "crcw" | "auto");
+    if !is_unnamed || !has_many_writers || lookup.word("compaction") != "on" {
         return;
     }
     let compaction = settings.iter_mut().find(|layered| layered.setting.key == "compaction");
@@ -59,40 +60,29 @@ fn settle_memory(settings: &mut [Layered], machine: &Machine) {
     }
 }
 
-/// `--write-policy auto` and `--dispatch auto`: d-CREW and size-aware if the threads have a core
-/// each and are enough for it to pay, else run to completion (decision 0047). If only one of the
-/// two is set, the other is derived from it.
+/// `--write-policy auto` and `--dispatch auto` together stay `auto` where the tuner tries policies;
+/// elsewhere, and beside another word, they mean that requests stay where they were received
+/// (decision 0112).
 fn settle_policies(settings: &mut [Layered], machine: &Machine) {
     let lookup = Lookup(settings);
-    let named_policy = match lookup.word("write-policy") {
-        "auto" => None,
-        word => word.parse::<WritePolicy>().ok(),
-    };
-    let named_dispatch = match lookup.layered("dispatch").value {
-        Value::Dispatch(dispatch) => Some(dispatch),
-        _ => None,
-    };
-    let (threads, memory) = (lookup.count("threads"), lookup.size_bytes("memory"));
+    let open_policy = lookup.word("write-policy") == "auto";
+    let open_dispatch = lookup.layered("dispatch").value == Value::Auto;
     let config = Config {
-        threads: threads.unwrap_or(machine.default_thread_count()),
-        memory_bytes: memory.unwrap_or(machine.default_memory_bytes()),
-        ..Config::default()
+        threads: lookup.count("threads").unwrap_or(machine.default_thread_count()),
+        memory_bytes: lookup.size_bytes("memory").unwrap_or(machine.default_memory_bytes()),
+        ..routing(&lookup)
     };
-    let routes = server::routes_by_default(&config, machine.core_count);
-    let write_policy = named_policy.unwrap_or(match named_dispatch {
-        Some(Dispatch::Steal) => WritePolicy::Crcw,
-        _ if routes => WritePolicy::DCrew,
-        _ => WritePolicy::Crcw,
-    });
-    let dispatch = named_dispatch.unwrap_or(match write_policy {
-        _ if !routes => Dispatch::Any,
-        WritePolicy::Erew => Dispatch::KeyHash,
-        _ => Dispatch::SizeAware,
-    });
+    let is_alone = lookup.text("cluster").is_none();
+    let is_tried = is_alone && server::tries_policies(&config, machine.core_count);
+    if open_policy && open_dispatch && is_tried {
+        return;
+    }
     for layered in settings {
         match layered.setting.key {
-            "write-policy" => layered.value = Value::Choice(write_policy.name()),
-            "dispatch" => layered.value = Value::Dispatch(dispatch),
+            "write-policy" if open_policy => {
+                layered.value = Value::Choice(WritePolicy::Crcw.name());
+            }
+            "dispatch" if open_dispatch => layered.value = Value::Dispatch(Dispatch::Any),
             _ => {}
         }
     }

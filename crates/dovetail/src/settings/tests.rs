@@ -440,7 +440,11 @@ fn check_policies(core_count: usize, flags: &[(&'static str, &str)], want: &str)
     let machine = Machine { core_count, memory_bytes: 64 << 30, ..MACHINE };
     settle(&mut settings, &machine);
     let serve = ServeSettings::new(&settings, None, &machine).unwrap();
-    assert_eq!(format!("{} {}", serve.config.write_policy, serve.config.dispatch), want);
+    let policies = match serve.config.tries_policies {
+        true => "auto auto".to_owned(),
+        false => serve.config.policies.to_string(),
+    };
+    assert_eq!(policies, want);
     let shown = |key: &str| {
         let shown = serve.config.origin.shown.iter().find(|(name, _)| name == key);
         shown.map(|(_, text)| text.clone()).unwrap_or_default()
@@ -449,17 +453,22 @@ fn check_policies(core_count: usize, flags: &[(&'static str, &str)], want: &str)
 }
 
 #[test]
-fn the_default_routes_where_four_threads_have_a_core_each() {
+fn policies_are_tried_where_the_tuner_runs_and_the_settings_leave_both_open() {
     check_policies(2, &[], "crcw any");
     check_policies(4, &[], "crcw any");
-    check_policies(5, &[], "d-crew size-aware");
-    check_policies(16, &[], "d-crew size-aware");
+    check_policies(5, &[], "auto auto");
+    check_policies(16, &[("write-policy", "auto")], "auto auto");
     check_policies(16, &[("threads", "3")], "crcw any");
     check_policies(2, &[("threads", "4")], "crcw any");
-    check_policies(4, &[("threads", "4"), ("preset", "dovetail")], "d-crew size-aware");
+    check_policies(2, &[("threads", "4"), ("tuner", "on")], "auto auto");
+    check_policies(16, &[("tuner", "off")], "crcw any");
+    check_policies(16, &[("cr-threads", "2")], "crcw any");
+    check_policies(4, &[("threads", "4"), ("preset", "dovetail")], "auto auto");
+    let cluster = [("cluster", "file:///c"), ("write-policy", "auto"), ("dispatch", "auto")];
+    check_policies(16, &cluster, "crcw any");
     // Rings between all pairs of this many threads would be most of the memory.
     check_policies(241, &[("memory", "1g")], "crcw any");
-    check_policies(241, &[("memory", "32g")], "d-crew size-aware");
+    check_policies(241, &[("memory", "32g")], "auto auto");
 }
 
 /// What a preset prints on a machine of eight cores: how threads are divided, write policy,
@@ -497,7 +506,7 @@ fn check_preset(name: &'static str, want: &str) {
 #[test]
 fn every_preset_prints_what_its_paper_asks_for() {
     let rows = [
-        ("dovetail", "tuned | d-crew | size-aware | auto | hash | cache"),
+        ("dovetail", "tuned | auto | auto | auto | hash | cache"),
         ("mica-erew", "rtc | erew | key-hash | off | hash, lossy | cache"),
         ("mica-crew", "rtc | crew | key-hash | off | hash, lossy | cache"),
         ("hkh", "rtc | crew | key-hash | off | hash | store"),
@@ -511,8 +520,8 @@ fn every_preset_prints_what_its_paper_asks_for() {
         ("c4", "rtc | d-crew | jbsq:2 | on | hash | store"),
         ("basekv", "rtc | crcw | any | off | hash | store"),
         ("erpckv", "rtc | erew | key-hash | off | hash | store"),
-        ("mutps-h", "1 of 2 | crcw | round-robin | off | hash | store"),
-        ("mutps-t", "1 of 2 | crcw | round-robin | off | tree | store"),
+        ("mutps-h", "tuned | crcw | any | off | hash | store"),
+        ("mutps-t", "tuned | crcw | any | off | tree | store"),
         ("rowan-kv", "rtc | crcw | any | off | hash | store"),
         ("rpc-kv", "rtc | crcw | any | off | hash | store"),
         ("rwrite-kv", "rtc | crcw | any | off | hash | store"),
@@ -525,16 +534,15 @@ fn every_preset_prints_what_its_paper_asks_for() {
 }
 
 #[test]
-fn what_is_named_keeps_its_word_and_auto_goes_with_it() {
-    check_policies(16, &[("write-policy", "crcw")], "crcw size-aware");
-    check_policies(16, &[("write-policy", "erew")], "erew key-hash");
-    check_policies(16, &[("dispatch", "any")], "d-crew any");
+fn a_policy_that_is_named_is_not_tried_against_others() {
+    check_policies(16, &[("write-policy", "crcw")], "crcw any");
+    check_policies(16, &[("write-policy", "erew")], "erew any");
+    check_policies(16, &[("dispatch", "any")], "crcw any");
     check_policies(16, &[("dispatch", "steal")], "crcw steal");
-    check_policies(16, &[("dispatch", "hand-off:2")], "d-crew hand-off:2");
-    check_policies(2, &[("write-policy", "erew")], "erew any");
+    check_policies(16, &[("dispatch", "hand-off:2")], "crcw hand-off:2");
     check_policies(2, &[("dispatch", "size-aware")], "crcw size-aware");
     check_policies(16, &[("preset", "basekv")], "crcw any");
-    check_policies(16, &[("compaction", "on")], "d-crew size-aware");
+    check_policies(16, &[("compaction", "on")], "auto auto");
 }
 
 #[test]

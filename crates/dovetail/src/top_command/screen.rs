@@ -215,8 +215,10 @@ fn decision_log(out: &mut String, look: &Look<'_>) -> std::fmt::Result {
     if entries.is_empty() {
         return Ok(());
     }
-    let state = words(look.now, "/tuner/state");
-    let state = if state.is_empty() { "the tuner is off" } else { state };
+    let state = match words(look.now, "/tuner/state") {
+        "" => "the tuner is off".to_owned(),
+        state => format!("{state}, {}", words(look.now, "/tuner/policies")),
+    };
     writeln!(out, "\ndecisions, newest first ({state})")?;
     for entry in entries.iter().rev().take(JOURNAL_LINES_MAX) {
         let ago_seconds = ((now_ms - number(entry, "/at_ms")) / 1000.0).max(0.0);
@@ -249,6 +251,7 @@ mod tests {
             "forwardings": { "threads": { "cr": 1, "rtc": 0, "mr": 1 }, "queue_depths": [0, 7] },
             "compaction": { "writes_saved_total": 0 },
             "commands": [{ "proto": "resp", "cmd": "get", "calls": calls, "errors": 0 }],
+            "tuner": { "state": "watching", "policies": "crcw any" },
             "manager": { "decision_log": [
                 { "at_ms": 1000, "controller": "taxonomy", "change": "a", "reason": "b" },
                 { "at_ms": 61_000, "controller": "tuner", "change": "c", "reason": "d",
@@ -275,6 +278,7 @@ mod tests {
         check(&text, "      resp         get   500.0 k         0");
         check(&text, "     -3 s  tuner     c: d (9 times)");
         check(&text, "    -63 s  taxonomy  a: b");
+        check(&text, "decisions, newest first (watching, crcw any)");
         assert!(!text.contains("hot key") && !text.contains("pins"), "{text}");
     }
 

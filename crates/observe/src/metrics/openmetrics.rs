@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write};
 
 use counters::BulkCells;
+use policy::Policies;
 use runtime::warm::Kept;
 use store::StoreStats;
 
@@ -240,6 +241,11 @@ fn roles(page: &mut Page, snapshot: &Snapshot) {
             page.sample("dovetail_cores", &[("role", role)], count);
         }
     }
+    page.family("dovetail_routing", "gauge", "1 for the policies that route requests now");
+    let Policies { write_policy, dispatch } = snapshot.policies;
+    let dispatch = dispatch.to_string();
+    let labels = [("write_policy", write_policy.name()), ("dispatch", &*dispatch)];
+    page.sample("dovetail_routing", &labels, 1);
     let help = "Counts the plans of which thread does what";
     page.gauge("dovetail_role_epoch", help, snapshot.role_epoch);
     page.counter(

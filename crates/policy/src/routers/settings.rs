@@ -37,6 +37,56 @@ pub enum Dispatch {
     SizeAware,
 }
 
+/// A write policy and a dispatch, which make a router together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Policies {
+    /// Which workers may write a partition.
+    pub write_policy: WritePolicy,
+    /// Where all other requests go.
+    pub dispatch: Dispatch,
+}
+
+impl Policies {
+    /// Each request is executed by the worker that received it.
+    pub const STAY: Policies = Policies::new(WritePolicy::Crcw, Dispatch::Any);
+
+    /// The policies that a tuner tries where the settings leave both open, the first without need
+    /// of evidence (C-4 §4.2, Minos §3).
+    pub const TRIED: [Policies; 4] = [
+        Policies::STAY,
+        Policies::new(WritePolicy::DCrew, Dispatch::Any),
+        Policies::new(WritePolicy::Crcw, Dispatch::SizeAware),
+        Policies::new(WritePolicy::DCrew, Dispatch::SizeAware),
+    ];
+
+    /// A write policy with a dispatch.
+    pub const fn new(write_policy: WritePolicy, dispatch: Dispatch) -> Policies {
+        Policies { write_policy, dispatch }
+    }
+
+    /// Whether no request leaves the worker that received it.
+    pub fn stay(self) -> bool {
+        self == Policies::STAY
+    }
+
+    /// Whether small and large items have different workers.
+    pub fn tell_sizes(self) -> bool {
+        self.dispatch == Dispatch::SizeAware
+    }
+}
+
+impl Default for Policies {
+    fn default() -> Policies {
+        Policies::STAY
+    }
+}
+
+impl fmt::Display for Policies {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.write_policy, self.dispatch)
+    }
+}
+
 /// The error of an invalid setting.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Configuration, Confirmed};
+use super::{Configuration, Confirmed, Tried};
 
 /// The reason for a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub enum Cause {
 }
 
 /// The effect of a window.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A search begins.
     Begun {
@@ -51,6 +51,8 @@ pub enum Event {
         configuration: Configuration,
         /// The deciding windows; `None`: nothing better was found, or the workload kept changing.
         confirmed: Option<Confirmed>,
+        /// What else was measured.
+        tried: Tried,
     },
     /// The search has ended, and another configuration is better.
     Adopted {
@@ -60,6 +62,8 @@ pub enum Event {
         to: Configuration,
         /// The deciding windows.
         confirmed: Confirmed,
+        /// What else was measured.
+        tried: Tried,
     },
     /// There are no requests any more: the old configuration stays.
     GivenUp,
@@ -87,11 +91,12 @@ impl fmt::Display for Cause {
 }
 
 impl fmt::Display for Configuration {
-    /// Formats hot set and ways only if they can be changed.
+    /// Formats policies, hot set and ways only if they are not the usual ones.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self;
+        let Configuration { policies, mr_thread_count, cached_item_count, mr_way_count } = self;
         match mr_thread_count {
-            0 => write!(formatter, "run to completion")?,
+            0 if policies.stay() => write!(formatter, "run to completion")?,
+            0 => write!(formatter, "{policies}")?,
             1 => write!(formatter, "1 memory-resident thread")?,
             _ => write!(formatter, "{mr_thread_count} memory-resident threads")?,
         }

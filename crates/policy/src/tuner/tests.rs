@@ -1,5 +1,7 @@
 //! Tests of the tuner on simulated servers whose best configuration is known.
 
+mod policies;
+
 use super::*;
 
 const WATCHED_HOT_SHARE: f64 = 0.6;
@@ -7,6 +9,7 @@ const WATCHED_HOT_SHARE: f64 = 0.6;
 /// uTPS's server (§5.1): 28 cores, up to 10,000 cached items, 12 ways.
 fn utps_ranges() -> Ranges {
     Ranges {
+        policies: vec![Policies::STAY],
         mr_thread_count: 1..=27,
         cached_item_count_max: 10_000,
         cached_item_step: 1_000,
@@ -40,7 +43,12 @@ struct Server {
 impl Server {
     fn with_best(mr_thread_count: u32, cached_item_count: u32, mr_way_count: u32) -> Server {
         Server {
-            best: Configuration { mr_thread_count, cached_item_count, mr_way_count },
+            best: Configuration {
+                policies: Policies::STAY,
+                mr_thread_count,
+                cached_item_count,
+                mr_way_count,
+            },
             threads_per_1000_items: 0.0,
             noise_ratio: 0.0,
             hot_share_ratio: WATCHED_HOT_SHARE,
@@ -51,7 +59,7 @@ impl Server {
     }
 
     fn capacity_rps(&self, configuration: Configuration) -> f64 {
-        let Configuration { mr_thread_count, cached_item_count, mr_way_count } = self.best;
+        let Configuration { mr_thread_count, cached_item_count, mr_way_count, .. } = self.best;
         let items = f64::from(configuration.cached_item_count.abs_diff(cached_item_count));
         let more_items =
             (f64::from(configuration.cached_item_count) - f64::from(cached_item_count)) / 1_000.0;
@@ -78,7 +86,12 @@ impl Server {
 }
 
 fn first() -> Configuration {
-    Configuration { mr_thread_count: 14, cached_item_count: 0, mr_way_count: 6 }
+    Configuration {
+        policies: Policies::STAY,
+        mr_thread_count: 14,
+        cached_item_count: 0,
+        mr_way_count: 6,
+    }
 }
 
 struct Run {
@@ -349,6 +362,7 @@ fn windows_behind_a_change_may_be_ignored() {
 #[test]
 fn a_small_machine_without_cache_control_has_little_to_try() {
     let ranges = Ranges {
+        policies: vec![Policies::STAY],
         mr_thread_count: 1..=1,
         cached_item_count_max: 0,
         cached_item_step: 1_000,
@@ -486,7 +500,7 @@ fn what_happens_is_told_once_with_its_reason() {
     while run.tuner.is_searching() {
         run.step(&server);
     }
-    let Some(Event::Adopted { from, to, confirmed }) = run.tuner.take_event() else {
+    let Some(Event::Adopted { from, to, confirmed, .. }) = run.tuner.take_event() else {
         panic!("a better one is found")
     };
     assert_eq!((from, to), (first(), server.best));

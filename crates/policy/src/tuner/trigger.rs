@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  rest (no verdict) ─▶ baseline: mean of the next windows ─▶ watch ─▶ changed 3 windows in a row
+//!                            └─▶ changed since the search ─▶ search at once
 //! ```
 //!
 //! The baseline does not follow the load. A moving baseline would absorb a slow drift for ever;
@@ -28,32 +29,34 @@ struct Sums {
     over_slo_ratio: f64,
 }
 
+/// What changes are told from.
 #[derive(Clone, Copy, Debug)]
-struct Baseline {
+pub(super) struct Baseline {
     /// The throughput, reduced if the objective is missed ([`Measurement::score_rps`]).
-    score_rps: f64,
-    hot_share_ratio: f64,
-    over_slo_ratio: f64,
+    pub(super) score_rps: f64,
+    pub(super) hot_share_ratio: f64,
+    pub(super) over_slo_ratio: f64,
     /// The standard deviation of the score over its mean.
-    noise_ratio: f64,
+    pub(super) noise_ratio: f64,
 }
 
 /// Observes one measurement after another.
 #[derive(Debug)]
 pub(super) struct Trigger {
     phase: Phase,
-    /// Whether the first baseline triggers a search, because none was made yet.
-    fires_on_baseline: bool,
+    /// The load that the last search was for: a baseline that differs from it triggers a search, as
+    /// does the first one of all.
+    searched: Option<Baseline>,
 }
 
 impl Trigger {
     pub(super) fn at_start() -> Trigger {
-        Trigger { phase: Phase::Averaging(Sums::default()), fires_on_baseline: true }
+        Trigger { phase: Phase::Averaging(Sums::default()), searched: None }
     }
 
-    pub(super) fn after_search(rest_window_count: u32) -> Trigger {
+    pub(super) fn after_search(rest_window_count: u32, searched: Baseline) -> Trigger {
         let phase = Phase::Resting { window_count: rest_window_count };
-        Trigger { phase, fires_on_baseline: false }
+        Trigger { phase, searched: Some(searched) }
     }
 
     /// Whether it makes no decision, because a search has just ended.
@@ -85,9 +88,12 @@ impl Trigger {
                 if sums.window_count >= rules.baseline_window_count {
                     let baseline = sums.baseline();
                     self.phase = Phase::Watching { baseline, change_count: 0 };
-                    let Baseline { score_rps, noise_ratio, .. } = baseline;
-                    let cause = Cause::FirstBaseline { throughput_rps: score_rps };
-                    return self.fires_on_baseline.then_some((cause, noise_ratio));
+                    let first = Cause::FirstBaseline { throughput_rps: baseline.score_rps };
+                    let cause = match &self.searched {
+                        None => Some(first),
+                        Some(searched) => searched.changed_to(rules, &baseline),
+                    };
+                    return cause.map(|cause| (cause, baseline.noise_ratio));
                 }
             }
             Phase::Watching { baseline, change_count } => {
@@ -127,15 +133,29 @@ impl Sums {
 }
 
 impl Baseline {
+    /// The change to one window.
     fn change(&self, rules: &TunerRules, now: Measurement) -> Option<Cause> {
-        let score_change = (now.score_rps() - self.score_rps).abs();
+        let now = Baseline {
+            score_rps: now.score_rps(),
+            hot_share_ratio: now.hot_share_ratio,
+            over_slo_ratio: now.over_slo_ratio,
+            noise_ratio: self.noise_ratio,
+        };
+        self.changed_to(rules, &now)
+    }
+
+    /// The change to another baseline.
+    fn changed_to(&self, rules: &TunerRules, now: &Baseline) -> Option<Cause> {
+        let score_change = (now.score_rps - self.score_rps).abs();
         let share_change = (now.hot_share_ratio - self.hot_share_ratio).abs();
-        let change_ratio = rules.change_ratio.max(rules.noise_factor * self.noise_ratio);
+        let noise_ratio = self.noise_ratio.max(now.noise_ratio);
+        let change_ratio = rules.change_ratio.max(rules.noise_factor * noise_ratio);
         if score_change > change_ratio * self.score_rps {
-            let (from_rps, to_rps) = (self.score_rps, now.score_rps());
+            let (from_rps, to_rps) = (self.score_rps, now.score_rps);
             let (from_ratio, to_ratio) = (self.over_slo_ratio, now.over_slo_ratio);
-            let was_kept = from_ratio <= SLO_OVER_RATIO_MAX;
-            return Some(match was_kept == now.keeps_slo() {
+            let (was_kept, is_kept) =
+                (from_ratio <= SLO_OVER_RATIO_MAX, to_ratio <= SLO_OVER_RATIO_MAX);
+            return Some(match was_kept == is_kept {
                 true => Cause::Throughput { from_rps, to_rps },
                 false => Cause::Slo { from_ratio, to_ratio },
             });

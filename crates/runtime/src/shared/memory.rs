@@ -222,6 +222,7 @@ impl Shared {
 mod tests {
     use budget::{Kind, Reservation};
     use config::Config;
+    use policy::Policies;
     use store::IndexKind;
 
     use super::*;
@@ -308,7 +309,10 @@ mod tests {
                         (write_policy.parse().unwrap(), dispatch.parse().unwrap());
                     let memory_bytes = memory_mib * MIB;
                     let base = Config { memory_bytes, threads, index, ..Config::default() };
-                    let shared = Shared::new(Config { write_policy, dispatch, ..base });
+                    let shared = Shared::new(Config {
+                        policies: Policies::new(write_policy, dispatch),
+                        ..base
+                    });
                     let plan = shared.memory().plan();
                     let sum_bytes = plan.store_bytes()
                         + plan.buffers_bytes

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use base::hash::KeyHasher;
 use commands::work::TURN_UNITS;
 use counters::ForwardingTotals;
-use policy::{Dispatch, WritePolicy};
+use policy::{Dispatch, Policies, WritePolicy};
 use sessions::clients::{Arrival, ClientsMax};
 use sessions::end::End;
 
@@ -30,7 +30,10 @@ impl Bench {
         let (write_policy, dispatch) = policies.split_once(' ').unwrap();
         let (write_policy, dispatch): (WritePolicy, _) =
             (write_policy.parse().unwrap(), dispatch.parse().unwrap());
-        Bench::of(Config { write_policy, dispatch, ..Bench::config(threads, cr_threads) })
+        Bench::of(Config {
+            policies: Policies::new(write_policy, dispatch),
+            ..Bench::config(threads, cr_threads)
+        })
     }
 
     /// Settings without doors.

@@ -9,7 +9,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use server::{Cat, Config, Dispatch, Pin, Poll, Server, SizeThreshold, Tuning, WritePolicy};
+use server::{
+    Cat, Config, Dispatch, Pin, Policies, Poll, Server, SizeThreshold, Tuning, WritePolicy,
+};
 
 /// How long a test waits for bytes before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,17 +60,22 @@ pub fn config() -> Config {
         Config { threads: 3, cr_threads: Some(1), ..plain }
     } else if part("erew") {
         let (write_policy, dispatch) = (WritePolicy::Erew, Dispatch::KeyHash);
-        Config { threads: 3, write_policy, dispatch, ..plain }
+        Config { threads: 3, policies: Policies::new(write_policy, dispatch), ..plain }
     } else if part("dcrew_jbsq") {
         let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::Jbsq(1));
-        Config { threads: 3, write_policy, dispatch, ..plain }
+        Config { threads: 3, policies: Policies::new(write_policy, dispatch), ..plain }
     } else if part("stealing") {
         let (write_policy, dispatch) = (WritePolicy::Crew, Dispatch::Steal);
-        Config { threads: 3, write_policy, dispatch, ..plain }
+        Config { threads: 3, policies: Policies::new(write_policy, dispatch), ..plain }
     } else if part("size_aware") {
         let (write_policy, dispatch) = (WritePolicy::DCrew, Dispatch::SizeAware);
         let size_threshold = SizeThreshold::Static { bytes: 60 };
-        Config { threads: 3, write_policy, dispatch, size_threshold, ..plain }
+        Config {
+            threads: 3,
+            policies: Policies::new(write_policy, dispatch),
+            size_threshold,
+            ..plain
+        }
     } else {
         plain
     }

@@ -65,13 +65,14 @@ use budget::Kind;
 use commands::reply::{Answer, Pending};
 use commands::rmw::Rmw;
 use dispatch::hot::HotTracker;
+use dispatch::lanes::Turn;
 use dispatch::lanes::awaiting::{Awaiting, NO_TICKET, Wait};
 use dispatch::lanes::fabric::Fabric;
 use dispatch::lanes::lane::Lane;
 use dispatch::lanes::layers::Decider;
 use dispatch::lanes::request_slot::{Origin, REQUEST_SLOTS, RequestSlots};
 use policy::size_class::SizePlan;
-use policy::{Busy, Depths, Route, RouteRequest};
+use policy::{Busy, Depths, Helping, Route, RouteRequest};
 use runtime::core::Core;
 use runtime::engine::{Away, Sending};
 use runtime::mailbox::Control;
@@ -91,6 +92,10 @@ pub(super) struct Dispatcher {
     /// The threads that may be sent to.
     plan: RolePlan,
     decider: Decider,
+    /// Small and large items have different workers.
+    tells_sizes: bool,
+    /// Which small requests idle large workers may take.
+    helping: Option<Helping>,
     hot: Option<HotTracker>,
     /// By the router's worker.
     depths: Depths,
@@ -115,9 +120,10 @@ pub(super) struct Dispatcher {
     is_parked: bool,
     /// Set under `--dispatch steal`.
     offering: Option<Box<Offering>>,
-    /// Set if idle large workers may take small requests.
+    /// Set if idle large workers may take small requests, now or under other policies.
     helped: Option<Box<helped::Helped>>,
-    /// Set if requests are routed by size.
+    /// Set if requests are routed by size, now or under other policies: workers that act by these
+    /// already may give requests back.
     by_size: Option<by_size::BySize>,
     pins: pins::Pins,
     /// Connections whose completed replies wait for room in their output (`deliver`).
@@ -129,13 +135,16 @@ pub(super) struct Dispatcher {
 impl Dispatcher {
     pub fn new(
         fabric: Arc<Fabric>,
-        (plan, decider): (RolePlan, Decider),
+        (turn, decider): (&Turn, Decider),
         partition_bits: PartitionBits,
         own: WorkerId,
     ) -> Dispatcher {
+        let plan = turn.plan;
         let own_worker = plan.is_executor(own.index()).then_some(own);
         let mut dispatcher = Dispatcher {
             plan,
+            tells_sizes: turn.tells_sizes,
+            helping: turn.helping,
             decider,
             hot: None,
             depths: Depths::new(plan.executors),
@@ -184,8 +193,10 @@ impl Dispatcher {
     }
 
     /// Continues under another plan.
-    pub fn take_up(&mut self, core: &mut Core, plan: RolePlan, decider: Decider) {
+    pub fn take_up(&mut self, core: &mut Core, turn: &Turn, decider: Decider) {
         debug_assert!(self.is_drained(), "a plan is taken up when nothing is on the way");
+        let plan = turn.plan;
+        (self.tells_sizes, self.helping) = (turn.tells_sizes, turn.helping);
         for (thread, sender) in self.senders.iter_mut().enumerate() {
             if !plan.is_executor(thread) {
                 *sender = None;
@@ -563,7 +574,7 @@ impl Dispatcher {
         requests: &[Request<'_, Rmw<'_>>],
         pendings: &[Pending],
     ) -> usize {
-        if self.helped.is_none() || !self.keeps_reads {
+        if self.helping.is_none() || !self.keeps_reads {
             return 0;
         }
         helped::offer_tail(self, core, here, (requests, pendings))
@@ -598,9 +609,12 @@ impl Dispatcher {
         self.plan.thread_of(worker.index())
     }
 
-    /// The size plan of this dispatcher's epoch.
+    /// The size plan of this dispatcher's epoch, if it tells sizes apart.
     #[inline]
     pub fn size_plan(&self) -> Option<&SizePlan> {
+        if !self.tells_sizes {
+            return None;
+        }
         let plan = self.by_size.as_ref()?.plan()?;
         // Otherwise it is for another division of the threads, which has not reached this one yet.
         (plan.worker_count == self.plan.executors).then_some(&**plan)

@@ -26,6 +26,7 @@ use commands::compaction::{Answering, Tells};
 use commands::reply::{self, Reply, Tally};
 use commands::rmw::{Refusal, Rmw};
 use counters::WorkerCounters;
+use dispatch::lanes::Turn;
 use dispatch::lanes::fabric::Fabric;
 use dispatch::lanes::lane::Lane;
 use dispatch::lanes::request_slot::{RequestSlot, RequestSlotWriter};
@@ -71,6 +72,7 @@ impl Executor {
     /// All threads have taken up the latest plan: drops lanes on which no request can arrive any
     /// more.
     pub fn settle(&mut self, core: &Core, plan: &RolePlan) {
+        self.sizing.settle();
         let own = core.worker.index();
         let serves = |lane: &mut Lane| {
             let has_sender = lane.receiver.has_sender();
@@ -86,10 +88,10 @@ impl Executor {
     }
 
     /// Acts by another plan from now on.
-    pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
+    pub fn take_up(&mut self, turn: &Turn, own: WorkerId) {
         self.stop_helping();
-        self.sizing.take_up(plan, own);
-        self.stealing.take_up(plan, own);
+        self.sizing.take_up(turn, own);
+        self.stealing.take_up(&turn.plan, own);
     }
 
     /// Whether there is a request to execute.

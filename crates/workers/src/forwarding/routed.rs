@@ -82,11 +82,11 @@ impl Routed {
         home: RunToCompletion,
         fabric: Arc<Fabric>,
         own: WorkerId,
-        turn: Turn,
+        mut turn: Turn,
         shared: &Shared,
     ) -> Routed {
         let mut executor = Executor::new(Arc::clone(&fabric));
-        executor.take_up(&turn.plan, own);
+        executor.take_up(&turn, own);
         let loans = Loans::new();
         let partition_bits = shared.store().partition_bits();
         let hasher = shared.store().key_hasher().clone();
@@ -114,14 +114,15 @@ impl Routed {
             cluster: shared.cluster_and_channel(),
             is_estimating: false,
         };
-        routed.dispatcher = turn.decider.map(|decider| routed.open_dispatcher(turn.plan, decider));
+        let decider = turn.decider.take();
+        routed.dispatcher = decider.map(|decider| routed.open_dispatcher(&turn, decider));
         routed
     }
 
-    fn open_dispatcher(&self, plan: RolePlan, decider: Decider) -> Dispatcher {
+    fn open_dispatcher(&self, turn: &Turn, decider: Decider) -> Dispatcher {
         let fabric = Arc::clone(&self.fabric);
         let mut dispatcher =
-            Dispatcher::new(fabric, (plan, decider), self.partition_bits, self.own);
+            Dispatcher::new(fabric, (turn, decider), self.partition_bits, self.own);
         if let Some(keys) = &self.hot_keys {
             dispatcher.set_hot_tracker(HotTracker::new(keys, self.own.index()));
         }
@@ -131,14 +132,30 @@ impl Routed {
         dispatcher
     }
 
+    /// Executes a batch of which nothing was asked; of some, sizes are counted.
+    fn execute_unrouted(&mut self, requests: &[Request<'_, Rmw<'_>>], mut sink: ReplySink<'_>) {
+        let dispatcher = self.dispatcher.as_mut().expect(HAS_DISPATCHER);
+        dispatcher.note_all(requests);
+        self.here.count_batch();
+        let now = sink.now;
+        if self.here.counts_sizes() {
+            let mut sink = HereSink::new(sink, requests, dispatcher, &self.here);
+            self.home.execute_into(now, requests, &mut sink);
+        } else {
+            self.home.execute_into(now, requests, &mut sink);
+        }
+    }
+
     fn dispatcher(&mut self) -> &mut Dispatcher {
         self.dispatcher.as_mut().expect(HAS_DISPATCHER)
     }
 }
 
 impl Engine for Routed {
+    /// A worker whose requests all stay, and that awaits none from before, gathers as one that runs
+    /// to completion.
     fn routes(&self) -> bool {
-        true
+        self.is_routing || !self.is_drained()
     }
 
     #[inline]
@@ -273,10 +290,13 @@ impl Engine for Routed {
 
     #[inline]
     fn execute_batch(&mut self, requests: &[Request<'_, Rmw<'_>>], sink: ReplySink<'_>) {
+        if self.here.is_empty() && self.group_handle.is_none() {
+            return self.execute_unrouted(requests, sink);
+        }
         let (now, here) = (sink.now, &self.here);
         let dispatcher = self.dispatcher.as_ref().expect(HAS_DISPATCHER);
         let forwardings = &sink.counters.forwardings;
-        let mut sink = HereSink::new(sink, requests, dispatcher.request_slots(), here);
+        let mut sink = HereSink::new(sink, requests, dispatcher, here);
         if let Some(group_handle) = &mut self.group_handle
             && (group_handle.is_held() || has_writes(requests))
         {
@@ -395,14 +415,13 @@ impl Home for Routed {
         self.dispatcher.as_ref().is_none_or(Dispatcher::is_drained)
     }
 
-    fn take_up(&mut self, core: &mut Core, turn: Turn) {
-        let Turn { plan, is_routing, decider } = turn;
-        self.is_routing = is_routing;
-        self.executor.take_up(&plan, self.own);
-        match (&mut self.dispatcher, decider) {
-            (Some(dispatcher), Some(decider)) => dispatcher.take_up(core, plan, decider),
+    fn take_up(&mut self, core: &mut Core, mut turn: Turn) {
+        self.is_routing = turn.is_routing;
+        self.executor.take_up(&turn, self.own);
+        match (&mut self.dispatcher, turn.decider.take()) {
+            (Some(dispatcher), Some(decider)) => dispatcher.take_up(core, &turn, decider),
             (None, Some(decider)) => {
-                self.dispatcher = Some(self.open_dispatcher(plan, decider));
+                self.dispatcher = Some(self.open_dispatcher(&turn, decider));
             }
             (Some(_), None) => {
                 if let Some(dispatcher) = self.dispatcher.take() {

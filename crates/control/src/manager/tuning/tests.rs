@@ -10,6 +10,7 @@ use crate::manager::{DecisionLog, Manager};
 /// uTPS's server (§5.1).
 fn ranges() -> Ranges {
     Ranges {
+        policies: vec![Policies::STAY],
         mr_thread_count: 1..=27,
         cached_item_count_max: 10_000,
         cached_item_step: 1_000,
@@ -18,8 +19,12 @@ fn ranges() -> Ranges {
     }
 }
 
-const RTC: Configuration =
-    Configuration { mr_thread_count: 0, cached_item_count: 0, mr_way_count: 12 };
+const RTC: Configuration = Configuration {
+    policies: Policies::STAY,
+    mr_thread_count: 0,
+    cached_item_count: 0,
+    mr_way_count: 12,
+};
 
 /// The positions of the knobs, and changes by hand.
 #[derive(Debug)]
@@ -102,12 +107,22 @@ struct Load {
 impl Load {
     /// uTPS Fig. 14: with large items many threads must wait for memory; with small ones few.
     const LARGE: Load = Load {
-        best: Configuration { mr_thread_count: 22, cached_item_count: 2_000, mr_way_count: 11 },
+        best: Configuration {
+            mr_thread_count: 22,
+            cached_item_count: 2_000,
+            mr_way_count: 11,
+            ..RTC
+        },
         offered_rps: f64::INFINITY,
         late_below: 0,
     };
     const SMALL: Load = Load {
-        best: Configuration { mr_thread_count: 9, cached_item_count: 7_000, mr_way_count: 4 },
+        best: Configuration {
+            mr_thread_count: 9,
+            cached_item_count: 7_000,
+            mr_way_count: 4,
+            ..RTC
+        },
         offered_rps: f64::INFINITY,
         late_below: 0,
     };

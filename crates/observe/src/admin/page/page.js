@@ -203,8 +203,8 @@ function decisionLog(now) {
   const entries = now.manager ? now.manager.decision_log : [];
   const about = document.getElementById("decisions-about");
   const tuner = now.tuner;
-  about.textContent = tuner ? `tuner ${tuner.state}, ${whole(tuner.searches_total)} searches, ` +
-    `${whole(tuner.adopted_total)} adopted` : "the tuner is off";
+  about.textContent = tuner ? `tuner ${tuner.state}, ${tuner.policies}, ` +
+    `${whole(tuner.searches_total)} searches, ${whole(tuner.adopted_total)} adopted` : "the tuner is off";
   show("decisions-empty", entries.length === 0);
   const latest = entries[entries.length - 1];
   const newest = latest ? `${latest.id} ${latest.count}` : "";

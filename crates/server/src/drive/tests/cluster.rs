@@ -9,6 +9,7 @@
 //! Each file in `recorded/` holds one request and its answer per line. Ids are written as `<n1>`,
 //! times as `<ms>`; the lines of CLUSTER NODES are sorted.
 
+use policy::Policies;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -101,8 +102,7 @@ impl Bench {
             Config { resp: None, memcached: None, native: None, admin: None, ..Config::default() };
         let config = Config {
             threads: THREADS,
-            write_policy: WritePolicy::Crew,
-            dispatch: "key-hash".parse().unwrap(),
+            policies: Policies::new(WritePolicy::Crew, "key-hash".parse().unwrap()),
             memory_bytes: 256 << 20,
             index,
             cluster: channel.is_some().then(groups::cluster),

@@ -11,6 +11,7 @@
 //! Here one thread runs all turns, so the test says for how long.
 
 use policy::LargeHelp;
+use policy::Policies;
 use policy::size_class::Threshold;
 
 use super::*;
@@ -24,8 +25,7 @@ const IN_ONE_TURN: u64 = 4;
 /// Workers with some keys, and a plan that keeps the last worker for large items.
 fn planned(write_policy: WritePolicy, change: impl FnOnce(&mut Config)) -> Bench {
     let mut config = Config {
-        write_policy,
-        dispatch: Dispatch::SizeAware,
+        policies: Policies::new(write_policy, Dispatch::SizeAware),
         size_threshold: Threshold::Static { bytes: 10_000 },
         large_help: LargeHelp::On,
         ..Bench::config(LARGE_WORKER + 1, None)

@@ -57,6 +57,10 @@ use crate::forwarding::executor;
 
 const FILTER_WORDS: usize = 8;
 
+/// Where sizes do not matter yet, those of one batch in so many are counted: for the plan with
+/// which a trial of size-aware policies begins.
+const COUNTED_BATCH: u64 = 16;
+
 /// The dispatcher's state of the batch in the making.
 #[derive(Default)]
 pub struct Here {
@@ -78,6 +82,8 @@ pub struct Here {
     has_unasked: bool,
     /// Requests that are not routed, such as parts of commands on several keys.
     joined_count: u64,
+    /// Batches so far.
+    batch_count: u64,
 }
 
 impl Here {
@@ -112,6 +118,21 @@ impl Here {
         self.joined_count > 0
     }
 
+    /// Whether nothing was asked about the batch.
+    pub(in crate::forwarding) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts a batch.
+    pub(in crate::forwarding) fn count_batch(&mut self) {
+        self.batch_count += 1;
+    }
+
+    /// Whether sizes are counted in this batch, where they do not matter yet.
+    pub(in crate::forwarding) fn counts_sizes(&self) -> bool {
+        self.batch_count.is_multiple_of(COUNTED_BATCH)
+    }
+
     /// The number of requests.
     fn len(&self) -> usize {
         self.keys.len() + (self.kept_count + self.joined_count) as usize
@@ -124,6 +145,7 @@ impl Here {
     }
 
     fn forget(&mut self) {
+        self.count_batch();
         self.joined_count = 0;
         self.keys.clear();
         self.filter = [0; FILTER_WORDS];
@@ -160,6 +182,13 @@ impl Dispatcher {
     pub fn note(&mut self, hash: KeyHash, key: &[u8]) {
         if let Some(hot) = &mut self.hot {
             hot.note(hash, key);
+        }
+    }
+
+    /// Samples the keys of a batch.
+    pub fn note_all(&mut self, requests: &[Request<'_, Rmw<'_>>]) {
+        if let Some(hot) = &mut self.hot {
+            requests.iter().for_each(|request| hot.note(request.hash, request.key));
         }
     }
 
@@ -270,7 +299,7 @@ impl Dispatcher {
     #[inline]
     fn keeps(&self, request: &Request<'_, Rmw<'_>>) -> bool {
         // A request that may be stolen has to wait where other workers see it.
-        self.offering.is_none() && (self.by_size.is_none() || !copies_value(&request.op))
+        self.offering.is_none() && (!self.tells_sizes || !copies_value(&request.op))
     }
 
     #[inline]
@@ -351,6 +380,8 @@ pub struct HereSink<'s, 'r> {
     direct: ReplySink<'s>,
     requests: &'s [Request<'r, Rmw<'r>>],
     sizes: Option<&'s WorkerSizes>,
+    /// Large replies are lent.
+    tells_sizes: bool,
     request_slots: &'s RequestSlots,
     /// Places still to come.
     places: &'s [Place],
@@ -359,16 +390,28 @@ pub struct HereSink<'s, 'r> {
 }
 
 impl<'s, 'r> HereSink<'s, 'r> {
-    /// `request_slots` are those of the dispatcher that gathered the batch.
+    /// `dispatcher` has gathered the batch.
     pub(in crate::forwarding) fn new(
         direct: ReplySink<'s>,
         requests: &'s [Request<'r, Rmw<'r>>],
-        request_slots: &'s RequestSlots,
+        dispatcher: &'s Dispatcher,
         here: &'s Here,
     ) -> HereSink<'s, 'r> {
-        debug_assert_eq!(here.len(), requests.len(), "gather I5: one batch at a time");
+        debug_assert!(
+            here.is_empty() || here.len() == requests.len(),
+            "gather I5: one batch at a time"
+        );
+        let tells_sizes = dispatcher.tells_sizes;
         let sizes = direct.counters.sizes.as_ref();
-        HereSink { direct, requests, sizes, request_slots, places: &here.places, told: None }
+        HereSink {
+            direct,
+            requests,
+            sizes: sizes.filter(|_| tells_sizes || here.counts_sizes()),
+            tells_sizes,
+            request_slots: dispatcher.request_slots(),
+            places: &here.places,
+            told: None,
+        }
     }
 }
 
@@ -407,7 +450,7 @@ impl Sink<Refusal> for HereSink<'_, '_> {
                     self.told = None;
                 }
             }
-            _ if self.sizes.is_some() => {
+            _ if self.tells_sizes => {
                 self.direct.answer(request_index, outcome, pins, LENT_BYTES_MIN);
             }
             _ => self.direct.outcome(request_index, outcome, pins),

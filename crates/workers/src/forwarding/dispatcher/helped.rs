@@ -165,13 +165,13 @@ fn offer_one(
 /// circles.
 pub(super) fn offer_new(dispatcher: &mut Dispatcher, core: &Core, index: u32) -> bool {
     let fabric = Arc::clone(&dispatcher.fabric);
-    let Some(help) = &fabric.help else { return false };
+    let (Some(help), Some(helping)) = (&fabric.help, dispatcher.helping) else { return false };
     let request = dispatcher.tickets[index].request;
     let may_offer = dispatcher.helped.is_some()
         && help.of(dispatcher.own.index()).offers.waiting_count() < OFFERS_MAX as u64
-        && dispatcher.size_plan().is_some_and(|plan| {
-            plan.large_workers() > 0 && help.helping.may_be_taken(&request, plan)
-        });
+        && dispatcher
+            .size_plan()
+            .is_some_and(|plan| plan.large_workers() > 0 && helping.may_be_taken(&request, plan));
     if may_offer {
         push_offer(dispatcher, index);
         // Two batches wait at every small worker: that is worth waking a large one.

@@ -48,14 +48,14 @@ impl Executor {
     /// Whether there is a request that this worker may take.
     pub(super) fn may_help(&self) -> bool {
         let Some(help) = &self.fabric.help else { return false };
-        self.sizing.may_take(&help.helping) && help.has_any()
+        self.sizing.may_take() && help.has_any()
     }
 
     /// Takes one small request, if there is no other work (H1); returns how many.
     pub(super) fn help(&mut self, home: &mut RunToCompletion, core: &Core) -> usize {
         let fabric = std::sync::Arc::clone(&self.fabric);
         let Some(help) = &fabric.help else { return 0 };
-        let may_take = self.sizing.is_on(core) && self.sizing.may_take(&help.helping);
+        let may_take = self.sizing.is_on(core) && self.sizing.may_take();
         self.helper.set_idle(help, may_take);
         if !may_take {
             return 0;

@@ -27,11 +27,11 @@
 //! # References
 //! Minos §3; rule K10; decision 0039.
 
-use base::roles::RolePlan;
 use base::{UnixMillis, WorkerId};
 use commands::compaction::Answering;
 use commands::reply::size_of;
 use commands::rmw::{Refusal, Rmw, may_be_read};
+use dispatch::lanes::Turn;
 use dispatch::lanes::request_slot::Verdict;
 use dispatch::sizes::PlanReader;
 use policy::Helping;
@@ -47,6 +47,9 @@ use crate::forwarding::ahead::RequestSlots;
 /// One executor's size state; empty unless the dispatch considers sizes.
 #[derive(Default)]
 pub(super) struct Sizing {
+    tells_sizes: bool,
+    /// Which small requests idle large workers may take.
+    helping: Option<Helping>,
     reader: Option<PlanReader>,
     /// The router's number for this worker, and how many workers it knows.
     worker: Option<WorkerId>,
@@ -69,12 +72,21 @@ struct Returned {
 }
 
 impl Sizing {
-    /// Acts by another division of the threads.
-    pub fn take_up(&mut self, plan: &RolePlan, own: WorkerId) {
+    /// Acts by another division of the threads, or other policies.
+    pub fn take_up(&mut self, turn: &Turn, own: WorkerId) {
+        (self.tells_sizes, self.helping) = (turn.tells_sizes, turn.helping);
+        let plan = &turn.plan;
         let worker =
             own.index().checked_sub(plan.first_executor).filter(|_| plan.is_executor(own.index()));
         self.worker = worker.map(|worker| WorkerId(worker as u16));
         self.worker_count = plan.executors;
+    }
+
+    /// All threads act by the latest turn: requests that were sent before it are done.
+    pub fn settle(&mut self) {
+        if !self.tells_sizes {
+            self.recent.clear();
+        }
     }
 
     /// A dispatcher begins a new lane: it counts from 0, and none of its earlier requests is in
@@ -86,9 +98,13 @@ impl Sizing {
         self.recent.retain(|returned| returned.dispatcher != dispatcher.0);
     }
 
-    /// Whether requests are told apart by size; brings the plan up to date.
+    /// Whether requests may be returned; brings the plan up to date.
     #[inline]
     pub fn is_on(&mut self, core: &Core) -> bool {
+        if !self.tells_sizes {
+            // Until dispatchers have learnt of the last returns (I2).
+            return self.has_returned();
+        }
         let Some(sizes) = core.shared.sizes() else { return false };
         match &mut self.reader {
             Some(reader) => {
@@ -99,9 +115,17 @@ impl Sizing {
         true
     }
 
+    fn has_returned(&self) -> bool {
+        !self.recent.is_empty()
+    }
+
     /// Whether this worker may take a small request, if it has no large one to serve.
-    pub fn may_take(&self, helping: &Helping) -> bool {
-        let (Some(reader), Some(worker)) = (&self.reader, self.worker) else { return false };
+    pub fn may_take(&self) -> bool {
+        let (Some(helping), Some(reader), Some(worker)) =
+            (&self.helping, &self.reader, self.worker)
+        else {
+            return false;
+        };
         let is_ours = reader.plan().worker_count == self.worker_count;
         is_ours && helping.may_take(reader.plan(), worker, false)
     }
@@ -116,8 +140,8 @@ impl Sizing {
         let Some(reader) = &self.reader else {
             return execute(home, core, request_slots, false, Judge::keeps_all());
         };
-        let above_bytes =
-            self.worker.map_or(u64::MAX, |worker| self.limit_of(reader.plan(), worker));
+        let worker = self.worker.filter(|_| self.tells_sizes);
+        let above_bytes = worker.map_or(u64::MAX, |worker| self.limit_of(reader.plan(), worker));
         let judge = Judge { counts: core.counters().sizes.as_ref(), above_bytes };
         let mut first = 0;
         for at in 1..request_slots.len() {
@@ -311,3 +335,56 @@ impl Sink<Refusal> for SizeSink {
 
 /// One request: there is nothing to compact.
 impl Answering for SizeSink {}
+
+#[cfg(test)]
+mod tests {
+    use base::KeyHash;
+    use base::roles::{Executing, RolePlan};
+    use commands::reply::{Answer, Shape};
+    use counters::CommandIndex;
+    use dispatch::lanes::request_slot::Origin;
+    use wire::resp::Protocol;
+
+    use super::*;
+
+    fn turn(tells_sizes: bool) -> Turn {
+        let plan = RolePlan::new(1, 2, 2, Executing::Others).unwrap();
+        Turn { plan, is_routing: true, tells_sizes, helping: None, decider: None }
+    }
+
+    /// A GET of one connection and key, sent as the request of that order.
+    fn sent(order: u64) -> RequestSlot {
+        let answer = Answer {
+            slot: 0,
+            command: CommandIndex::UNKNOWN_RESP,
+            is_quiet: false,
+            shape: Shape::Value,
+        };
+        let origin = Origin {
+            answer,
+            notes: b"",
+            protocol: Protocol::Resp2,
+            is_tls: false,
+            connection: 7,
+            now: UnixMillis(1),
+        };
+        let mut request_slot = RequestSlot::default();
+        let request = Request { key: b"key", hash: KeyHash(9), op: Op::Get };
+        request_slot.fill(&request, None, &origin);
+        request_slot.order = order;
+        request_slot
+    }
+
+    #[test]
+    fn requests_behind_a_returned_one_are_returned_after_the_policies_have_changed() {
+        let mut sizing = Sizing::default();
+        sizing.take_up(&turn(true), WorkerId(1));
+        sizing.give_back(&mut sent(4), Verdict::Large { size_bytes: 1 << 20 });
+        sizing.settle();
+        sizing.take_up(&turn(false), WorkerId(1));
+        assert!(sizing.has_returned(), "sent before the dispatcher had learnt of the return");
+        assert!(sizing.is_behind(&sent(5)) && !sizing.is_behind(&sent(3)));
+        sizing.settle();
+        assert!(!sizing.has_returned(), "nothing that was sent under the old policies is left");
+    }
+}
