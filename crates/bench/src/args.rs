@@ -167,7 +167,7 @@ pub struct Args {
     #[arg(long, default_value = "hash", value_name = "NAME", help_heading = "Embedded store")]
     pub index: String,
 
-    /// embedded: order in which a full cache evicts items: fifo, lru-approx or s3-fifo
+    /// embedded: order in which a full cache evicts items: fifo, lru, lru-approx or s3-fifo
     #[arg(long, default_value = "s3-fifo", value_name = "NAME")]
     #[arg(help_heading = "Embedded store")]
     pub eviction: String,

@@ -401,8 +401,12 @@ const INDEXES: [(&str, IndexKind); 2] = [("hash", IndexKind::Hash), ("tree", Ind
 const HUGE_PAGES: [(&str, HugePages); 3] =
     [("on", HugePages::Auto), ("reserved", HugePages::Reserved), ("off", HugePages::Off)];
 
-const EVICTIONS: [(&str, Eviction); 3] =
-    [("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox), ("s3-fifo", Eviction::S3Fifo)];
+const EVICTIONS: [(&str, Eviction); 4] = [
+    ("fifo", Eviction::Fifo),
+    ("lru", Eviction::Lru),
+    ("lru-approx", Eviction::LruApprox),
+    ("s3-fifo", Eviction::S3Fifo),
+];
 
 /// The value for the word given for `name`.
 fn one_of<T: Copy>(name: &str, found: &str, words: &[(&str, T)]) -> Result<T, BenchError> {
@@ -472,7 +476,7 @@ mod tests {
         check_refused("native://h --mget 4", "--pipeline");
         check_refused("embedded: --batch 65", "--batch is 65");
         check_refused("embedded: --mode lru", "--mode");
-        check_refused("embedded: --eviction lru", "s3-fifo");
+        check_refused("embedded: --eviction random", "s3-fifo");
         check_refused("embedded: --prefetch t1", "on or nta or off");
         check_refused("embedded: --simd avx2", "on or off");
         check_refused("embedded: --latency all", "--latency");

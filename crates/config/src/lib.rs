@@ -199,6 +199,7 @@ impl Config {
     pub fn eviction_name(&self) -> &'static str {
         match self.eviction {
             Eviction::Fifo => "fifo",
+            Eviction::Lru => "lru",
             Eviction::LruApprox => "lru-approx",
             Eviction::S3Fifo => "s3-fifo",
         }

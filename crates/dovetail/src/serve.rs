@@ -196,6 +196,7 @@ fn mode_name(config: &Config) -> &'static str {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) => "store",
         (_, Eviction::Fifo) => "cache, fifo",
+        (_, Eviction::Lru) => "cache, lru",
         (_, Eviction::LruApprox) => "cache, lru-approx",
         (_, Eviction::S3Fifo) => "cache, s3-fifo",
     }

@@ -415,10 +415,13 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "eviction",
-        value_name: "fifo|lru-approx|s3-fifo",
-        kind: Kind::Choice(&["fifo", "lru-approx", "s3-fifo"]),
+        value_name: "fifo|lru|lru-approx|s3-fifo",
+        kind: Kind::Choice(&["fifo", "lru", "lru-approx", "s3-fifo"]),
         default: "s3-fifo",
-        help: "Order in which a full cache evicts items",
+        help: "Order in which a full cache evicts items: fifo the oldest first; lru the least \
+               recently used, by appending anew what is read; lru-approx keeps what was read since \
+               it was written; s3-fifo tries new items in a small queue, and keeps those that are \
+               read",
     },
     Setting {
         key: "index",

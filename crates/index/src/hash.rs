@@ -352,6 +352,11 @@ impl Index {
         }
     }
 
+    /// Locks the chain of a hash, unless it is locked or moving.
+    pub fn try_lock(&self, hash: KeyHash) -> Option<Chain<'_>> {
+        Chain::try_lock(self, self.head_of(hash)).ok()
+    }
+
     /// Locks the chain of a head that was resolved since the last quiescent point; `None` if it has
     /// moved.
     #[inline]

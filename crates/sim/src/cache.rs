@@ -82,6 +82,7 @@ pub struct Named {
 /// All policies, in the order of the table.
 pub const POLICIES: &[Named] = &[
     Named { name: "fifo", engine: Engine::Store(store::Eviction::Fifo) },
+    Named { name: "lru", engine: Engine::Store(store::Eviction::Lru) },
     Named { name: "lru-approx", engine: Engine::Store(store::Eviction::LruApprox) },
     Named { name: "s3-fifo", engine: Engine::Store(store::Eviction::S3Fifo) },
     Named { name: "fifo", engine: Engine::Exact(Exact::Fifo) },

@@ -23,6 +23,9 @@ pub enum Eviction {
     Fifo,
     /// Entries read since they were written or last moved.
     LruApprox,
+    /// The most recently used: an entry that is read is appended anew, unless it lies in the
+    /// youngest sixteenth of the log.
+    Lru,
     /// New items pass through a small queue, a tenth of the log. Items that are read there, or
     /// written again soon after they were dropped, go to the main queue, where each read (up to
     /// three) is worth one more round.

@@ -10,7 +10,7 @@ use index::hash::{Block, Index, Position};
 use index::tree::Tree;
 
 use crate::KEY_LEN_MAX_BYTES;
-use crate::config::{Limits, StoreConfig};
+use crate::config::{Eviction, Limits, StoreConfig};
 use crate::counters::{Counts, SharedCounts, fold};
 use crate::cursor::CursorTable;
 use crate::durable_log::Durable;
@@ -69,11 +69,13 @@ impl Inner {
     /// The number of access marks that a read may add up to (K13): 0 if no eviction would use them
     /// soon. While much of the log is free ([`UNMARKED_FREE_PART`]) nothing is evicted, and a mark
     /// costs up to a tenth of a read; a frequently read item is read again before the log is full.
+    /// Only an exact order of use needs every read.
     #[inline]
     pub(crate) fn mark_limit(&self) -> u64 {
         let free = u64::from(self.log.available_hint());
         let has_much = free * UNMARKED_FREE_PART > u64::from(self.log.segment_count());
-        if has_much && self.tuning.marks_late { 0 } else { self.mark_limit }
+        let is_exact = self.config.eviction == Eviction::Lru;
+        if has_much && self.tuning.marks_late && !is_exact { 0 } else { self.mark_limit }
     }
 
     /// The checksum of an entry's body; `None`: its entry is stamped instead.

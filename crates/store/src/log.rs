@@ -66,6 +66,8 @@ pub(crate) struct Log {
     /// The live bytes of each segment (I2).
     live: LiveBytes,
     counters: Box<[SegmentCounters]>,
+    /// `taken` of the segment that was taken last.
+    last_taken: AtomicU32,
     segments: Arc<Segments>,
     /// The number of segments with at least one pin; all segments of a pinned run count.
     pinned_count: AtomicU32,
@@ -155,7 +157,12 @@ struct SegmentCounters {
     pins: AtomicU32,
     /// 1: the segment is in the small queue. Written before its first entry is published.
     is_small: AtomicU32,
+    /// The low half of the number that was drawn when the segment was taken. Written as `is_small`.
+    taken: AtomicU32,
 }
+
+/// One in so many segments is young.
+const YOUNG_PART: u32 = 16;
 
 /// The size of a segment for a log of `log_bytes` (K14), a power of two.
 pub(crate) fn segment_bytes_for(log_bytes: u64, session_max: usize) -> u64 {
@@ -221,6 +228,7 @@ impl Log {
             row_count: segment_count,
             live: LiveBytes::new(segment_count, session_max, tuning.counts_in_lanes),
             counters: (0..segment_count).map(|_| SegmentCounters::default()).collect(),
+            last_taken: AtomicU32::new(0),
             segments: Arc::new(segments),
             pinned_count: AtomicU32::new(0),
             region_count,
@@ -431,6 +439,17 @@ impl Log {
         }
     }
 
+    /// Whether a published entry lies among the segments that were taken last, a sixteenth of the
+    /// log; read without the table's lock.
+    pub(crate) fn is_young(&self, offset_bytes: u64) -> bool {
+        let segment = self.segment_of(offset_bytes) as usize;
+        // Relaxed: as in `queue_of`; the last number only makes an entry older.
+        let taken = self.counters[segment].taken.load(Ordering::Relaxed);
+        let age = self.last_taken.load(Ordering::Relaxed).wrapping_sub(taken);
+        // A segment may have been taken after the last number was read.
+        age as i32 <= (self.segment_count() / YOUNG_PART) as i32
+    }
+
     /// Takes a segment, or a run, that was in use in another process, before any other thread takes
     /// one. False: it does not exist, or is not free.
     pub(crate) fn restore(&self, segment: u32, run_len: u32, queue: Queue) -> bool {
@@ -446,7 +465,11 @@ impl Log {
     fn set_queue(&self, allocator: &mut Allocator, segment: u32, queue: Queue) {
         allocator.table.set_queue(segment, queue);
         let is_small = u32::from(queue == Queue::Small);
-        self.counters[segment as usize].is_small.store(is_small, Ordering::Relaxed);
+        let counters = &self.counters[segment as usize];
+        counters.is_small.store(is_small, Ordering::Relaxed);
+        let taken = allocator.table.sequence(segment) as u32;
+        counters.taken.store(taken, Ordering::Relaxed);
+        self.last_taken.store(taken, Ordering::Relaxed);
     }
 
     /// Pins the segment of `offset_bytes`; the caller can read it now. `segments` is the length of

@@ -43,6 +43,7 @@ mod range;
 mod reclaim;
 mod recover;
 mod recover_sparely;
+mod renew;
 mod replica;
 mod resize;
 mod retired;

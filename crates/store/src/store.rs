@@ -129,7 +129,7 @@ pub(crate) fn keep_reserve(log: &Log, config: &StoreConfig) {
 fn mark_limit_of(config: &StoreConfig) -> u64 {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) | (Mode::Evict, Eviction::Fifo) => 0,
-        (Mode::Evict, Eviction::LruApprox) => 1,
+        (Mode::Evict, Eviction::LruApprox | Eviction::Lru) => 1,
         (Mode::Evict, Eviction::S3Fifo) => 3,
     }
 }

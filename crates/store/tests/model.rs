@@ -126,6 +126,11 @@ proptest! {
 
     #[test]
     fn an_lru_cache_forgets_only_what_it_counts(actions in vec(crowded(), 1..400)) {
+        check(Mode::Evict, Eviction::Lru, false, &actions);
+    }
+
+    #[test]
+    fn an_approximate_lru_cache_forgets_only_what_it_counts(actions in vec(crowded(), 1..400)) {
         check(Mode::Evict, Eviction::LruApprox, false, &actions);
     }
 

@@ -69,7 +69,7 @@ fn fill(store: &Store, keys_at_once: u64, value_bytes: fn(u64) -> usize) -> Tall
 #[test]
 fn a_cache_makes_room_for_writes_of_several_keys_and_for_what_finds_them() {
     for index in [IndexKind::Hash, IndexKind::Tree] {
-        for eviction in [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo] {
+        for eviction in [Eviction::Fifo, Eviction::Lru, Eviction::LruApprox, Eviction::S3Fifo] {
             for keys_at_once in [10, 1_000, 5_000] {
                 let store = open(index, eviction);
                 let tally = fill(&store, keys_at_once, |number| (number % 100) as usize);

@@ -146,7 +146,13 @@ fn a_fifo_cache_stays_consistent() {
 
 #[test]
 fn an_lru_cache_stays_consistent() {
-    torture("an_lru_cache_stays_consistent", &config(Mode::Evict, Eviction::LruApprox, false));
+    torture("an_lru_cache_stays_consistent", &config(Mode::Evict, Eviction::Lru, false));
+}
+
+#[test]
+fn an_approximate_lru_cache_stays_consistent() {
+    let config = config(Mode::Evict, Eviction::LruApprox, false);
+    torture("an_approximate_lru_cache_stays_consistent", &config);
 }
 
 #[test]

@@ -41,6 +41,9 @@ pub struct ServeSettings {
     pub without_effect: Vec<String>,
 }
 
+const EVICTIONS: [(&str, Eviction); 3] =
+    [("fifo", Eviction::Fifo), ("lru", Eviction::Lru), ("lru-approx", Eviction::LruApprox)];
+
 impl ServeSettings {
     /// Checks the combinations of settings and builds the server's configuration.
     pub fn new(
@@ -64,11 +67,7 @@ impl ServeSettings {
             admin: lookup.address("admin"),
             memory_bytes: lookup.size_bytes("memory").unwrap_or(machine.default_memory_bytes()),
             mode: lookup.choice("mode", Mode::Evict, &[("store", Mode::Clean)]),
-            eviction: lookup.choice(
-                "eviction",
-                Eviction::S3Fifo,
-                &[("fifo", Eviction::Fifo), ("lru-approx", Eviction::LruApprox)],
-            ),
+            eviction: lookup.choice("eviction", Eviction::S3Fifo, &EVICTIONS),
             data: data_of(&lookup),
             warm_file: lookup.path("warm-file"),
             cluster: cluster_of(&lookup)?,

@@ -96,6 +96,7 @@ pub(super) fn command() -> Command {
 fn about(named: &Named) -> &'static str {
     match (named.engine.name(), named.name) {
         ("store", "fifo") => "this store, oldest segments first",
+        ("store", "lru") => "this store, what is read is appended anew",
         ("store", "lru-approx") => "this store, what was read is kept once more",
         ("store", _) => "this store, small and main queue of segments and ghosts",
         (_, "fifo") => "the oldest goes",

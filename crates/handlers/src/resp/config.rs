@@ -7,7 +7,7 @@ use live::{LIVE_SETTINGS, Staged, find_live};
 pub use live::{live_keys, set_live};
 use runtime::shared::Shared;
 use runtime::walks::{Caller, Written};
-use store::{Eviction, Mode};
+use store::Mode;
 use wire::resp::{ArgIter, ConfigPairs, ErrorReply, NameGlob, PatternError, ShutdownRequest};
 
 use crate::gather::Gather;
@@ -239,7 +239,7 @@ fn is_cache(policy: &[u8]) -> bool {
 pub(super) fn memory_policy(config: &Config) -> &'static str {
     match (config.mode, config.eviction) {
         (Mode::Clean, _) => "noeviction",
-        (Mode::Evict, Eviction::Fifo | Eviction::LruApprox | Eviction::S3Fifo) => "allkeys-lru",
+        (Mode::Evict, _) => "allkeys-lru",
     }
 }
 

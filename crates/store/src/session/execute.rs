@@ -22,6 +22,7 @@ use super::find::{entry_of, find};
 use super::hot::read_chunk;
 use super::ordered::execute_chunk_ordered;
 use super::pace::{quiesce_after_reads, reclaim_in_step};
+use super::renew::note_read;
 use super::resize::settle_chunk;
 use super::{Local, Session};
 use crate::config::BATCH_MAX;
@@ -209,7 +210,7 @@ impl Local {
             return meet_expired(self, inner, now, request.hash, request.key);
         }
         if position.slot.marks() < self.mark_limit {
-            inner.index.mark(position, self.mark_limit);
+            note_read(self, inner, request.hash, position);
         }
         entry.note_use(self.read_now);
         self.value_len_hint = item.value.len();

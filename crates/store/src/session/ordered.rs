@@ -24,6 +24,7 @@ use super::durable::note_published;
 use super::execute::{Call, NO_GUESS, prefetch_heads};
 use super::expire::meet_expired;
 use super::find::entry_of;
+use super::renew::note_read;
 use crate::config::{BATCH_MAX, Mode};
 use crate::entry::HEADER_BYTES;
 use crate::inner::Inner;
@@ -226,7 +227,7 @@ pub(super) fn answer_get<R, S: Sink<R>>(
             meet_expired(local, inner, now, inner.hasher.hash(entry.key()), entry.key());
         }
         Some((position, entry, item)) => {
-            inner.mark(position);
+            note_read(local, inner, inner.hasher.hash(entry.key()), position);
             entry.note_use(local.read_now);
             sink.outcome(request_index, Outcome::Hit(item), Pins(inner));
         }

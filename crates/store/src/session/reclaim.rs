@@ -347,12 +347,23 @@ fn copy_entry(
     entry: Entry<'_>,
     queue: Queue,
 ) -> Option<Slot> {
-    let log = &inner.log;
     let appender = match queue {
         Queue::Small => &mut local.appenders.writes,
         Queue::Main => &mut local.appenders.survivors,
     };
-    let reservation = appender.reserve(log, entry.len_bytes(), Purpose::Reserve)?;
+    append_copy(inner, appender, tag, entry, Purpose::Reserve)
+}
+
+/// Appends a copy of an entry; returns its slot.
+pub(super) fn append_copy(
+    inner: &Inner,
+    appender: &mut Appender,
+    tag: Tag,
+    entry: Entry<'_>,
+    purpose: Purpose,
+) -> Option<Slot> {
+    let log = &inner.log;
+    let reservation = appender.reserve(log, entry.len_bytes(), purpose)?;
     Appender::fill(log, &reservation, entry.shape(), entry.key(), entry.value_at_rest());
     Appender::write_header(log, &reservation, &entry.header());
     let slot = Slot::entry(tag, reservation.offset_bytes);
@@ -376,7 +387,7 @@ fn fate_of(
     }
     let survives = match (inner.config.eviction, queue) {
         (Eviction::Fifo, _) => false,
-        (Eviction::LruApprox, _) | (Eviction::S3Fifo, Queue::Main) => marks > 0,
+        (Eviction::LruApprox | Eviction::Lru, _) | (Eviction::S3Fifo, Queue::Main) => marks > 0,
         (Eviction::S3Fifo, Queue::Small) => {
             marks >= PROMOTING_MARKS || entry.len_bytes() as u64 <= job.unread_max_bytes
         }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use base::UnixMillis;
@@ -168,6 +168,71 @@ fn s3_fifo_on_segments_comes_close_to_the_exact_one() {
         let exact = exact_s3_fifo(&ids, items_held as usize);
         let stats = cache.store.stats();
         assert!((found - exact).abs() < 0.005, "{found} against {exact}, {stats:?}");
+        cache.store.validate();
+    }
+}
+
+/// The least recently used item goes.
+fn exact_lru(ids: &[u64], capacity: usize) -> f64 {
+    let mut order: BTreeMap<usize, u64> = BTreeMap::new();
+    let mut used_at: HashMap<u64, usize> = HashMap::new();
+    let mut misses = 0;
+    for (at, id) in ids.iter().enumerate() {
+        match used_at.insert(*id, at) {
+            Some(before) => drop(order.remove(&before)),
+            None => misses += 1,
+        }
+        order.insert(at, *id);
+        if order.len() > capacity {
+            let (_, oldest) = order.pop_first().unwrap();
+            used_at.remove(&oldest);
+        }
+    }
+    misses as f64 / ids.len() as f64
+}
+
+#[test]
+fn lru_by_appending_anew_comes_close_to_the_exact_one() {
+    let ids = zipf_with_scans(300_000);
+    for (log_bytes, value_len_bytes) in [(8 << 20, 3000), (16 << 20, 800), (8 << 20, 200)] {
+        let mut cache = Cache::new(Eviction::Lru, log_bytes, value_len_bytes);
+        let (found, items_held) = cache.replay(&ids);
+        let exact = exact_lru(&ids, items_held as usize);
+        let stats = cache.store.stats();
+        // Segments that are mostly dead are cleaned before the oldest are dropped, so that the
+        // order is not wholly that of use; here that misses less.
+        assert!((found - exact).abs() < 0.015, "{found} against {exact}, {stats:?}");
+        assert!(stats.reinserted > 1_000, "{stats:?}");
+        cache.store.validate();
+    }
+}
+
+/// Marks of second chances keep what was used once since it was written as long as what is used
+/// all the time; the order of use does not.
+#[test]
+fn an_lru_cache_drops_in_the_order_of_use() {
+    for (eviction, keeps_order) in [(Eviction::Lru, true), (Eviction::Fifo, false)] {
+        let mut cache = Cache::new(eviction, 8 << 20, 1000);
+        let item_count = 5_000;
+        let set = |cache: &mut Cache, id: u64| {
+            let value = cache.value.clone();
+            let (expiry, condition) = (Expiry::Never, Condition::Always);
+            let set = Set { value: &value, client_flags: 0, expiry, condition };
+            cache.run(id, Op::Set(set));
+            while cache.session.wants_room() && cache.session.maintain(NOW) {}
+        };
+        (0..item_count).for_each(|id| set(&mut cache, id));
+        // The oldest are used last.
+        for id in (0..item_count).rev() {
+            cache.run(id, Op::Get);
+            while cache.session.wants_room() && cache.session.maintain(NOW) {}
+        }
+        (0..4_000).for_each(|id| set(&mut cache, 1 << 32 | id));
+        let mut hits_of =
+            |ids: std::ops::Range<u64>| ids.map(|id| cache.run(id, Op::Get)).sum::<u64>();
+        let (used_last, used_first) = (hits_of(0..500), hits_of(item_count - 500..item_count));
+        let found = format!("{eviction:?}: {used_last} of the last, {used_first} of the first");
+        assert_eq!(used_last > 450 && used_first < 50, keeps_order, "{found}");
         cache.store.validate();
     }
 }

@@ -18,7 +18,8 @@ fn index_kind() -> IndexKind {
     support::index_kind(module_path!())
 }
 
-const POLICIES: [Eviction; 3] = [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo];
+const POLICIES: [Eviction; 4] =
+    [Eviction::Fifo, Eviction::Lru, Eviction::LruApprox, Eviction::S3Fifo];
 
 #[derive(Default)]
 struct Seen {

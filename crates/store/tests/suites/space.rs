@@ -186,7 +186,9 @@ fn a_full_store_drops_what_has_expired_before_it_refuses() {
 
 #[test]
 fn what_was_read_survives_in_an_lru_cache_and_not_in_a_fifo_one() {
-    for (eviction, keeps) in [(Eviction::LruApprox, true), (Eviction::Fifo, false)] {
+    for (eviction, keeps) in
+        [(Eviction::Lru, true), (Eviction::LruApprox, true), (Eviction::Fifo, false)]
+    {
         let mut driver = Driver::new(Mode::Evict, eviction);
         for id in 0..200 {
             driver.set(id, 100, Expiry::Never);

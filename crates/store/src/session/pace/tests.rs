@@ -117,7 +117,7 @@ fn check(mode: Mode, eviction: Eviction, key_count: u64, value_lens: &[usize]) {
 #[test]
 #[cfg_attr(miri, ignore = "fills a log, which takes hours under Miri")]
 fn a_cache_makes_room_in_step_with_its_writes_whatever_survives() {
-    for eviction in [Eviction::Fifo, Eviction::LruApprox, Eviction::S3Fifo] {
+    for eviction in [Eviction::Fifo, Eviction::Lru, Eviction::LruApprox, Eviction::S3Fifo] {
         check(Mode::Evict, eviction, 400_000, &[9]);
         check(Mode::Evict, eviction, 60_000, &[100, 300, 30]);
         check(Mode::Evict, eviction, 20_000, &[100, 900, 9]);
