@@ -27,8 +27,7 @@ pub fn tries_policies(config: &Config, core_count: usize) -> bool {
     let tried = Config { tries_policies: true, ..config.clone() };
     let Ok(layers) = Layers::new(&tried) else { return false };
     let most_bytes = config.memory_bytes / ROUTING_MEMORY_PART;
-    config.cluster.is_none()
-        && why_not_tuned(config, core_count).is_none()
+    why_not_tuned(config, core_count).is_none()
         && layers.forwarding_memory(&tried).fixed_bytes <= most_bytes
 }
 

@@ -76,13 +76,15 @@ impl Sizes {
         Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends an epoch with the counts of `workers`; returns the new plan, if it differs.
+    /// Ends an epoch with the counts of `workers`; returns the new plan, if it differs. `is_used`:
+    /// the present plan is in force.
     pub fn end_epoch<'w>(
         &self,
         workers: impl Iterator<Item = &'w WorkerSizes>,
+        is_used: bool,
     ) -> Option<SizeChange> {
         let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
-        let change = epochs.size_epoch(&workers.collect::<Vec<_>>())?;
+        let change = epochs.size_epoch(&workers.collect::<Vec<_>>(), is_used)?;
         self.publish(Arc::clone(&change.after));
         Some(change)
     }

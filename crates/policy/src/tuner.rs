@@ -23,15 +23,16 @@
 //! several times its own error, or for [`Search::CONFIRM_PAIRS_MAX`] pairs (`search`).
 //!
 //! # Invariants
-//! I1: the ranges bound the number of windows of a search ([`Ranges::windows_max`]).
+//! I1: the ranges bound the number of windows of a search ([`Ranges::noisy_windows_max`]; on a load
+//!     without noise [`Ranges::windows_max`]).
 //! I2: each emitted configuration lies within the ranges. Under two layers the policies are the
 //!     first of [`Ranges::policies`].
 //! I3: a search ends with either a configuration that beat the old one in windows side by side, or
 //!     the old one.
-//! I4: whatever the load does, searches take at most a tenth of the time in the long run. Each
-//!     search that comes soon after another rests twice as long, up to
-//!     [`TunerRules::rest_window_count_max`], and a calm of [`TunerRules::calm_window_count`]
-//!     windows pays for a short rest.
+//! I4: whatever the load does, searches take at most a tenth of the time: each is followed by a
+//!     rest of nine times its windows ([`TunerRules::rest_factor`]). The least rest doubles with
+//!     each search that comes soon after another, up to [`TunerRules::rest_window_count_max`], and
+//!     a calm of [`TunerRules::calm_window_count`] windows makes it short again.
 //! I5: windows in which no worker is busy throughout start no search: there is nothing to gain,
 //!     unless the latency objective is missed ([`Measurement::is_at_ease`]).
 //!
@@ -162,8 +163,10 @@ pub struct TunerRules {
     pub hot_share_change_ratio: f64,
     /// This many windows in a row must show a change.
     pub change_window_count: u32,
-    /// The number of windows after a search in which no other starts.
+    /// The least number of windows after a search in which no other starts.
     pub rest_window_count: u32,
+    /// At least this many windows of rest for each window of the search.
+    pub rest_factor: u32,
     /// The longest rest, after searches in quick succession.
     pub rest_window_count_max: u32,
     /// After this many windows without a search following a rest, the next rest is a short one
@@ -197,6 +200,7 @@ impl Default for TunerRules {
             hot_share_change_ratio: 0.10,
             change_window_count: 3,
             rest_window_count: 100,
+            rest_factor: 9,
             rest_window_count_max: 6_400,
             calm_window_count: 2_000,
             noise_factor: 2.0,
@@ -269,13 +273,17 @@ pub struct TunerCounters {
 #[derive(Debug)]
 enum State {
     Watching,
-    /// `begun`: the measurement with which the search began.
-    Searching {
-        search: Box<Search>,
-        restart_count: u32,
-        begun: Measurement,
-        idle_window_count: u32,
-    },
+    Searching { search: Box<Search>, underway: Underway, idle_window_count: u32 },
+}
+
+/// A search, apart from what it tries.
+#[derive(Clone, Copy, Debug)]
+struct Underway {
+    /// The load that it is for.
+    begun: Baseline,
+    restart_count: u32,
+    /// Windows so far, with those before a restart.
+    window_count: u32,
 }
 
 /// The state machine.
@@ -383,29 +391,28 @@ impl Tuner {
             self.trigger.interrupt(); // I5
             return;
         }
-        if let Some((cause, noise_ratio)) = self.trigger.observe(&self.rules, measurement) {
+        if let Some((cause, begun)) = self.trigger.observe(&self.rules, measurement) {
             self.counters.search_count += 1;
-            self.noise_ratio = noise_ratio;
+            self.noise_ratio = begun.noise_ratio;
             self.event = Some(Event::Begun { cause });
-            self.search(measurement, 0);
+            self.search(Underway { begun, restart_count: 0, window_count: 0 });
         }
     }
 
     fn go_on(&mut self, measurement: Measurement) {
-        let State::Searching { search, restart_count, begun, idle_window_count } = &mut self.state
-        else {
+        let State::Searching { search, underway, idle_window_count } = &mut self.state else {
             return;
         };
+        underway.window_count += 1;
         let is_idle = measurement.throughput_rps < self.rules.idle_throughput_rps;
         *idle_window_count = if is_idle { *idle_window_count + 1 } else { 0 };
-        let (incumbent, begun) = (search.incumbent(), *begun);
+        let (incumbent, underway) = (search.incumbent(), *underway);
         if *idle_window_count >= self.rules.idle_window_count {
             self.event = Some(Event::GivenUp);
-            self.settle(incumbent, incumbent, self.baseline(begun, begun.score_rps()));
-            return;
+            // It has found nothing about its load.
+            return self.settle(incumbent, incumbent, (self.trigger.searched(), underway));
         }
-        let moved_ratio = (measurement.hot_share_ratio - begun.hot_share_ratio).abs();
-        let restart_count = *restart_count;
+        let moved_ratio = (measurement.hot_share_ratio - underway.begun.hot_share_ratio).abs();
         let outcome = search.record(&self.ranges, &self.rules, measurement.score_rps());
         let has_changed =
             moved_ratio > self.rules.hot_share_change_ratio || outcome == Outcome::Contradicted;
@@ -413,67 +420,73 @@ impl Tuner {
             self.counters.restart_count += 1;
             self.event = Some(Event::Restarted);
             self.configuration = incumbent;
-            self.search(measurement, restart_count + 1);
+            // The throughput is that of a configuration on trial; `follow` takes a better one.
+            let begun = Baseline::of(measurement, self.noise_ratio);
+            self.search(Underway { begun, restart_count: underway.restart_count + 1, ..underway });
         } else {
             let tried = search.take_tried(&outcome);
-            self.follow(outcome, (incumbent, begun), tried);
+            self.follow(outcome, (incumbent, underway), tried);
         }
     }
 
     fn follow(
         &mut self,
         outcome: Outcome,
-        (incumbent, begun): (Configuration, Measurement),
+        (incumbent, underway): (Configuration, Underway),
         tried: Tried,
     ) {
-        // The throughput to expect of the configuration that stays, as far as the load does.
-        let first_rps = tried.rps_of(&incumbent).unwrap_or(begun.score_rps());
-        let kept = |confirmed, tried| Event::Kept { configuration: incumbent, confirmed, tried };
+        let begun = underway.begun;
+        // What the configuration that stays serves of this load.
+        let begun_rps = match underway.restart_count {
+            0 => begun.score_rps,
+            _ => tried.rps_of(&incumbent).unwrap_or(begun.score_rps),
+        };
         let (configuration, event, score_rps) = match outcome {
             Outcome::Try(configuration) => return self.configuration = configuration,
-            Outcome::Keep(confirmed) => {
-                let score_rps = confirmed.map_or(first_rps, |found| found.incumbent_rps);
-                (incumbent, kept(confirmed, tried), score_rps)
+            Outcome::Keep(Some(confirmed)) => {
+                let confirmed_rps = confirmed.incumbent_rps;
+                let confirmed = Some(confirmed);
+                (
+                    incumbent,
+                    Event::Kept { configuration: incumbent, confirmed, tried },
+                    confirmed_rps,
+                )
             }
-            Outcome::Contradicted => (incumbent, kept(None, tried), first_rps),
+            Outcome::Keep(None) | Outcome::Contradicted => {
+                let confirmed = None;
+                (incumbent, Event::Kept { configuration: incumbent, confirmed, tried }, begun_rps)
+            }
             Outcome::Adopt(to, confirmed) => {
                 let event = Event::Adopted { from: incumbent, to, confirmed, tried };
                 (to, event, confirmed.best_rps)
             }
         };
         self.event = Some(event);
-        self.settle(configuration, incumbent, self.baseline(begun, score_rps));
-    }
-
-    /// The load that a search was for.
-    fn baseline(&self, begun: Measurement, score_rps: f64) -> Baseline {
-        Baseline {
-            score_rps,
-            hot_share_ratio: begun.hot_share_ratio,
-            over_slo_ratio: begun.over_slo_ratio,
-            noise_ratio: self.noise_ratio,
-        }
+        let searched = Baseline { score_rps, ..begun };
+        self.settle(configuration, incumbent, (Some(searched), underway));
     }
 
     /// Begins a search from the present configuration.
-    fn search(&mut self, measurement: Measurement, restart_count: u32) {
-        let is_allowed = restart_count < self.rules.restart_max;
+    fn search(&mut self, underway: Underway) {
+        let is_allowed = underway.restart_count < self.rules.restart_max;
         let restart = if is_allowed { Restart::Allowed } else { Restart::UsedUp };
         let begin = Begin { incumbent: self.configuration, noise_ratio: self.noise_ratio, restart };
         let search = Box::new(Search::new(&self.ranges, &self.rules, begin));
         self.configuration = search.next(&self.ranges);
-        let begun = measurement;
-        self.state = State::Searching { search, restart_count, begun, idle_window_count: 0 };
+        self.state = State::Searching { search, underway, idle_window_count: 0 };
     }
 
-    /// Ends a search; if another follows soon, the rest after that is twice as long (I4).
+    /// Ends a search; the rest after it is many times as long, and if another search follows soon,
+    /// the rest after that is twice as long (I4).
     fn settle(
         &mut self,
         configuration: Configuration,
         incumbent: Configuration,
-        searched: Baseline,
+        (searched, underway): (Option<Baseline>, Underway),
     ) {
-        self.trigger = Trigger::after_search(self.rest_window_count, searched);
+        let of_search = underway.window_count.saturating_mul(self.rules.rest_factor);
+        let rest_window_count = self.rest_window_count.max(of_search);
+        self.trigger = Trigger::after_search(rest_window_count, searched);
         self.rest_window_count =
             self.rest_window_count.saturating_mul(2).min(self.rules.rest_window_count_max);
         self.calm_window_count = 0;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::Instant;
 use config::Config;
 use dispatch::hot::{HotKeys, ITEMS_DEFAULT, TRACKED_MAX};
-use dispatch::lanes::Wanted;
+use dispatch::lanes::{Dispatchers, Wanted};
 use dispatch::layer_settings::why_not_tuned;
 use dispatch::published::SharedWays;
 use host::affinity;
@@ -143,6 +143,25 @@ impl Knobs for ServerKnobs {
         before != (epoch, is_by_hand, hot_size)
     }
 
+    fn prepare(&mut self) {
+        let is_used = self.shared.roles().latest().policies.tell_sizes();
+        if let Some(sizes) = self.shared.sizes()
+            && !is_used
+        {
+            sizes.end_epoch(self.shared.size_counts(), is_used);
+        }
+    }
+
+    fn reset(&mut self) {
+        if self.shared.roles().asked().1.is_none() {
+            let policies = Some(self.shared.config().policies);
+            let wanted = Wanted { dispatchers: Dispatchers::All, policies, ..Wanted::default() };
+            // It fails only while the server stops.
+            let _ = self.shared.change_roles(wanted);
+        }
+        self.epoch = self.shared.roles().plan().epoch;
+    }
+
     fn set(&mut self, configuration: &Configuration) -> Result<(), String> {
         let threads = self.shared.roles().plan().threads;
         let dispatchers = threads - configuration.mr_thread_count as usize;
@@ -232,7 +251,7 @@ pub fn lock(ways: &SharedWays) -> MutexGuard<'_, CacheWays> {
 #[cfg(test)]
 mod tests {
     use config::{HotSetSize, Tuning};
-    use dispatch::lanes::{Dispatchers, Wanted};
+    use dispatch::lanes::Threads;
     use policy::{Dispatch, Policies, WritePolicy};
 
     use super::*;
@@ -340,6 +359,32 @@ mod tests {
         check(Some(4), "erew key-hash", Some((false, true)));
         check(Some(4), "crcw any", None); // Nothing is routed: its workers have one half.
         check(Some(1), "crcw hand-off:1", None);
+    }
+
+    #[test]
+    fn policies_on_trial_end_with_a_change_by_hand_and_with_the_tuner() {
+        let base = Config { threads: 4, memory_bytes: 128 << 20, ..Config::default() };
+        let shared = Arc::new(Shared::new(Config { tries_policies: true, ..base }));
+        let mut knobs = ServerKnobs::new(Arc::clone(&shared), None);
+        let (ranges, start) = knobs.ranges().unwrap();
+        assert_eq!((ranges.policies.len(), start.policies), (4, Policies::STAY));
+        let on_trial = Configuration { policies: Policies::TRIED[3], ..start };
+        let policies = || shared.roles().latest().policies;
+        for threads in [3, 1, 4] {
+            knobs.set(&on_trial).unwrap();
+            assert_eq!(policies(), Policies::TRIED[3]);
+            let fewer = Wanted { threads: Threads::Count(threads), ..Wanted::default() };
+            let is_other = threads != shared.roles().plan().threads;
+            shared.change_roles(fewer).unwrap();
+            assert_eq!(policies() == Policies::STAY, is_other, "{threads} threads");
+            assert_eq!(knobs.were_turned(), is_other);
+            knobs.reset();
+            assert_eq!(policies(), Policies::STAY);
+            assert!(!knobs.were_turned(), "it was its own doing");
+        }
+        knobs.set(&Configuration { mr_thread_count: 2, ..start }).unwrap();
+        knobs.reset();
+        assert_eq!((shared.roles().plan().dispatchers, policies()), (4, Policies::STAY));
     }
 
     #[test]

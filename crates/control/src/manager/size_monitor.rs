@@ -36,12 +36,12 @@ impl Controller for SizeMonitor {
     /// The threshold changes nearly each second; the decision log gets an entry when a worker
     /// changes sides.
     fn tick(&mut self, _now: Instant, _observed: &Observed) -> Option<Decision> {
-        let change = self.shared.sizes()?.end_epoch(self.shared.size_counts())?;
+        // A plan that waits for a trial moves no worker.
+        let is_used = self.shared.roles().latest().policies.tell_sizes();
+        let change = self.shared.sizes()?.end_epoch(self.shared.size_counts(), is_used)?;
         let SizeNumbers { small_workers, .. } = SizeNumbers::from(&*change.before);
         let after = SizeNumbers::from(&*change.after);
-        // A plan that waits for a trial moves no worker.
-        let is_in_force = self.shared.roles().latest().policies.tell_sizes();
-        (is_in_force && change.moves_workers()).then(|| Decision {
+        (is_used && change.moves_workers()).then(|| Decision {
             what: vec!["size_classes"],
             change: format!("small workers {small_workers} to {}", after.small_workers),
             reason: change.to_string(),

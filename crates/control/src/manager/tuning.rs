@@ -56,6 +56,13 @@ pub trait Knobs: Send {
     /// one positive answer it is false until the next time.
     fn were_turned(&mut self) -> bool;
 
+    /// Called when a search begins.
+    fn prepare(&mut self);
+
+    /// Turns the knobs that are not set by hand to the positions of the start: those on trial have
+    /// not been shown to be better.
+    fn reset(&mut self);
+
     /// Turns the knobs.
     fn set(&mut self, configuration: &Configuration) -> Result<(), String>;
 
@@ -101,13 +108,14 @@ impl<K: Knobs, S: Fn(Option<TunerView>) + Send> Tuning<K, S> {
     /// An operator turned a knob: starts again, or stops.
     fn begin_anew(&mut self) -> Decision {
         let had_tuner = self.tuner.is_some();
+        self.knobs.reset();
         self.tuner = open(&mut self.knobs, self.rules);
         (self.window, self.set_at, self.period) = (None, None, WINDOW);
         let change = match (&self.tuner, had_tuner) {
             (Some(tuner), _) => format!("the tuner begins anew at {}", tuner.configuration()),
             (None, _) => "the tuner lets go".to_owned(),
         };
-        let reason = "threads were set by hand".to_owned();
+        let reason = "a knob was turned by hand".to_owned();
         Decision { what: Vec::new(), change, reason, inputs: Vec::new() }
     }
 
@@ -195,6 +203,9 @@ impl<K: Knobs, S: Fn(Option<TunerView>) + Send> Controller for Tuning<K, S> {
         }
         let configuration = tuner.configuration();
         let event = tuner.take_event();
+        if matches!(event, Some(Event::Begun { .. } | Event::Restarted)) {
+            self.knobs.prepare();
+        }
         let state = if tuner.is_searching() { "searching" } else { "watching" };
         let counters = tuner.counters();
         (self.show)(Some(TunerView { state, configuration, counters, measurement }));
@@ -205,6 +216,7 @@ impl<K: Knobs, S: Fn(Option<TunerView>) + Send> Controller for Tuning<K, S> {
             && let Err(reason) = self.knobs.set(&configuration)
         {
             self.tuner = None;
+            self.knobs.reset();
             let change = "the tuner stops".to_owned();
             return Some(Decision { what: Vec::new(), change, reason, inputs: Vec::new() });
         }

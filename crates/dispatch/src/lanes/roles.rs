@@ -214,9 +214,11 @@ impl Roles {
             _ if polls_with_all => threads,
             _ => now.dispatchers,
         };
-        // Under two layers requests take turns.
-        let policies = match wanted.policies.unwrap_or(latest.published.policies) {
-            policies if polls_with_all && dispatchers == threads => policies,
+        // Tried policies hold while all threads poll; another division begins with the settings'.
+        let is_divided_anew = (threads, dispatchers) != (now.threads, now.dispatchers);
+        let policies = match wanted.policies {
+            Some(policies) if polls_with_all && dispatchers == threads => policies,
+            None if polls_with_all && !is_divided_anew => latest.published.policies,
             _ => config.policies,
         };
         let before = (now.threads, now.dispatchers, latest.published.policies);
@@ -247,7 +249,8 @@ pub struct Wanted {
     pub threads: Threads,
     /// The threads among them that poll.
     pub dispatchers: Dispatchers,
-    /// The tuner's policies; `None`: as now. They hold while all threads poll.
+    /// The tuner's policies, which hold while all threads poll. `None`: as now, and those of the
+    /// settings if the threads are divided anew.
     pub policies: Option<Policies>,
 }
 

@@ -36,9 +36,10 @@ impl SizeEpochs {
 
     /// Ends an epoch: the new plan with its reason, if it differs from the one in force.
     ///
-    /// A worker changes its part only when two epochs in a row want that (the first plan needs only
-    /// one), so a load that swings from second to second moves no worker.
-    pub fn size_epoch(&mut self, workers: &[&WorkerSizes]) -> Option<SizeChange> {
+    /// A worker changes its part only when two epochs in a row want that, so a load that swings
+    /// from second to second moves no worker. The first plan, and one that is not in force, needs
+    /// only one.
+    pub fn size_epoch(&mut self, workers: &[&WorkerSizes], is_used: bool) -> Option<SizeChange> {
         let wanted = self.controller.end_epoch(workers);
         if *wanted == *self.plan {
             self.wanted_before = Ordering::Equal;
@@ -48,7 +49,7 @@ impl SizeEpochs {
         let is_first = self.plan.threshold_bytes == u64::MAX; // There was no plan before.
         let is_lasting = side == self.wanted_before;
         self.wanted_before = side;
-        if side != Ordering::Equal && !is_lasting && !is_first {
+        if is_used && side != Ordering::Equal && !is_lasting && !is_first {
             return None;
         }
         self.wanted_before = Ordering::Equal;

@@ -14,7 +14,7 @@ impl Counted {
     }
 
     fn end_epoch(&self) -> Option<SizeChange> {
-        self.sizes.end_epoch(self.workers.iter())
+        self.sizes.end_epoch(self.workers.iter(), true)
     }
 
     fn plan(&self) -> Arc<SizePlan> {

@@ -14,18 +14,18 @@ use crate::settings::{Layered, Origin, Value};
 /// Replaces values that depend on the machine or on other settings, so that the printed values are
 /// the effective ones.
 pub fn settle(settings: &mut [Layered], machine: &Machine) {
+    let is_policy_open = Lookup(settings).word("write-policy") == "auto";
     settle_memory(settings, machine);
     settle_cluster(settings);
     settle_policies(settings, machine);
-    settle_compaction(settings);
+    if is_policy_open {
+        settle_compaction(settings);
+    }
 }
 
-/// If the write policy is not set, `--compaction on` means `auto`.
+/// Where the write policy is left open, `--compaction on` means `auto`: a key has many writers.
 fn settle_compaction(settings: &mut [Layered]) {
-    let lookup = Lookup(settings);
-    let is_unnamed = lookup.layered("write-policy").origin == Origin::Default;
-    let has_many_writers = matches!(lookup.word("write-policy"), "crcw" | "auto");
-    if !is_unnamed || !has_many_writers || lookup.word("compaction") != "on" {
+    if Lookup(settings).word("compaction") != "on" {
         return;
     }
     let compaction = settings.iter_mut().find(|layered| layered.setting.key == "compaction");
@@ -73,8 +73,8 @@ fn settle_policies(settings: &mut [Layered], machine: &Machine) {
         ..routing(&lookup)
     };
     let is_alone = lookup.text("cluster").is_none();
-    let is_tried = is_alone && server::tries_policies(&config, machine.core_count);
-    if open_policy && open_dispatch && is_tried {
+    let may_try = is_alone && open_policy && open_dispatch;
+    if may_try && server::tries_policies(&config, machine.core_count) {
         return;
     }
     for layered in settings {

@@ -8,11 +8,11 @@
 //!
 //! The best of dozens of noisy windows is partly luck. So it is measured again, in pairs with the
 //! old configuration whose order changes, so that a load that rises or falls makes neither look
-//! better. After 2 pairs the worse window of the best has to beat the better one of the old by a
-//! margin; otherwise more pairs follow, until the mean difference is four times its error, or a
-//! gain is unlikely. If the best is far from its earlier result, the workload has changed
-//! meanwhile, and all measurements are void. (Or the windows are very noisy: so the search does not
-//! restart for ever, and the last windows decide.)
+//! better. If windows hardly differ, 2 pairs may do: the worse window of the best has to beat the
+//! better one of the old by a margin. Otherwise more pairs follow, until the mean difference is
+//! four to six times its error, or a gain is unlikely. If the best is far from its earlier result,
+//! the workload has changed meanwhile, and all measurements are void. (Or the windows are very
+//! noisy: so the search does not restart for ever, and the last windows decide.)
 
 use super::{Configuration, Ranges, RunToCompletion, Trisection, TunerRules};
 use crate::routers::Policies;
@@ -20,16 +20,20 @@ use crate::routers::Policies;
 /// Windows whose noise exceeds this are repeated, and their mean counts.
 const REPEATED_NOISE_RATIO: f64 = 0.05;
 
-/// At most so many windows for one configuration, ...
+/// The most windows for one configuration.
 const REPEATS_MAX: u32 = 9;
 
-/// ... and so many for all, before the confirmation.
+/// A search that would take more windows than this before the confirmation repeats fewer.
 const TRIED_WINDOWS_MAX: u32 = 200;
 
-/// A mean difference of so many times its error is no luck, in all looks of all searches.
+/// A mean difference of more than this many times its error is not taken for luck, however often it
+/// is looked at.
 const ERRORS_TO_ADOPT: f64 = 4.0;
 
-/// Where a gain of the smallest worthwhile size lies beyond so many errors, it is given up.
+/// So much more, divided by the number of pairs: the error of few pairs is not well known.
+const ERRORS_OF_FEW_PAIRS: f64 = 16.0;
+
+/// If even the mean difference plus this many errors is no worthwhile gain, the old one stays.
 const ERRORS_TO_KEEP: f64 = 2.0;
 
 #[derive(Clone, Debug)]
@@ -329,10 +333,12 @@ impl Pairs {
         // Few pairs may be alike by luck.
         let error_ratio = of_pairs_ratio.max(noise_ratio * (2.0 / pairs).sqrt());
         let is_better = if pair_count == Search::CONFIRM_PAIRS_MIN {
-            let margin_ratio = rules.gain_min_ratio.max(rules.noise_factor * noise_ratio);
-            self.best_min_rps > self.incumbent_max_rps * (1.0 + margin_ratio)
+            let margin_ratio = rules.gain_min_ratio.max(ERRORS_TO_ADOPT * noise_ratio);
+            let is_quiet = noise_ratio <= REPEATED_NOISE_RATIO;
+            is_quiet && self.best_min_rps > self.incumbent_max_rps * (1.0 + margin_ratio)
         } else {
-            gain_ratio > rules.gain_min_ratio.max(ERRORS_TO_ADOPT * error_ratio)
+            let errors = ERRORS_TO_ADOPT + ERRORS_OF_FEW_PAIRS / pairs;
+            gain_ratio > rules.gain_min_ratio.max(errors * error_ratio)
         };
         let is_hopeless = gain_ratio + ERRORS_TO_KEEP * error_ratio < rules.gain_min_ratio;
         let is_last = pair_count == Search::CONFIRM_PAIRS_MAX;

@@ -234,7 +234,7 @@ fn a_change_of_the_load_is_noticed_within_30_windows_and_tuned_within_90() {
     let small = Server { best: Server::with_best(10, 7_000, 4).best, ..large };
     let mut run = Run::new(utps_ranges(), TunerRules::default());
     run.search(&large);
-    run.steps(&large, 400);
+    run.steps(&large, 1_000);
     assert!(!run.tuner.is_searching());
     let changed_at = run.window_index;
     while !run.tuner.is_searching() {
@@ -254,7 +254,7 @@ fn a_change_of_the_hot_share_alone_starts_a_search() {
     let server = Server::with_best(24, 2_000, 11);
     let mut run = Run::new(utps_ranges(), TunerRules::default());
     run.search(&server);
-    run.steps(&server, 400);
+    run.steps(&server, 1_000);
     run.steps(&Server { hot_share_ratio: 0.3, ..server }, 3);
     assert!(run.tuner.is_searching());
 }
@@ -276,7 +276,7 @@ fn a_slow_drift_is_noticed_once_it_has_added_up() {
     let server = Server::with_best(24, 2_000, 11);
     let mut run = Run::new(utps_ranges(), TunerRules::default());
     run.search(&server);
-    run.steps(&server, 400);
+    run.steps(&server, 1_000);
     let mut offered_rps = 20e6;
     while !run.tuner.is_searching() {
         offered_rps *= 0.9999;

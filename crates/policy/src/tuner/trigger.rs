@@ -14,9 +14,15 @@ use super::{Cause, Measurement, SLO_OVER_RATIO_MAX, TunerRules};
 
 #[derive(Debug)]
 enum Phase {
-    Resting { window_count: u32 },
+    Resting {
+        window_count: u32,
+    },
     Averaging(Sums),
-    Watching { baseline: Baseline, change_count: u32 },
+    /// `changed`: the last windows, all of which differ from the baseline.
+    Watching {
+        baseline: Baseline,
+        changed: Sums,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +35,7 @@ struct Sums {
     over_slo_ratio: f64,
 }
 
-/// What changes are told from.
+/// A load, with which later windows are compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Baseline {
     /// The throughput, reduced if the objective is missed ([`Measurement::score_rps`]).
@@ -54,9 +60,14 @@ impl Trigger {
         Trigger { phase: Phase::Averaging(Sums::default()), searched: None }
     }
 
-    pub(super) fn after_search(rest_window_count: u32, searched: Baseline) -> Trigger {
-        let phase = Phase::Resting { window_count: rest_window_count };
-        Trigger { phase, searched: Some(searched) }
+    /// `searched`: the load that the search was for; `None`: no search has ended yet.
+    pub(super) fn after_search(rest_window_count: u32, searched: Option<Baseline>) -> Trigger {
+        Trigger { phase: Phase::Resting { window_count: rest_window_count }, searched }
+    }
+
+    /// The load that the last search was for.
+    pub(super) fn searched(&self) -> Option<Baseline> {
+        self.searched
     }
 
     /// Whether it makes no decision, because a search has just ended.
@@ -70,16 +81,16 @@ impl Trigger {
         match &mut self.phase {
             Phase::Resting { window_count } => *window_count = window_count.saturating_sub(1),
             Phase::Averaging(sums) => *sums = Sums::default(),
-            Phase::Watching { change_count, .. } => *change_count = 0,
+            Phase::Watching { changed, .. } => *changed = Sums::default(),
         }
     }
 
-    /// Whether a search is due, and why; with the noise of the load before it.
+    /// Whether a search is due, and why; with the load that it is for.
     pub(super) fn observe(
         &mut self,
         rules: &TunerRules,
         measurement: Measurement,
-    ) -> Option<(Cause, f64)> {
+    ) -> Option<(Cause, Baseline)> {
         match &mut self.phase {
             Phase::Resting { window_count } if *window_count > 1 => *window_count -= 1,
             Phase::Resting { .. } => self.phase = Phase::Averaging(Sums::default()),
@@ -87,20 +98,25 @@ impl Trigger {
                 sums.add(measurement);
                 if sums.window_count >= rules.baseline_window_count {
                     let baseline = sums.baseline();
-                    self.phase = Phase::Watching { baseline, change_count: 0 };
+                    self.phase = Phase::Watching { baseline, changed: Sums::default() };
                     let first = Cause::FirstBaseline { throughput_rps: baseline.score_rps };
                     let cause = match &self.searched {
                         None => Some(first),
                         Some(searched) => searched.changed_to(rules, &baseline),
                     };
-                    return cause.map(|cause| (cause, baseline.noise_ratio));
+                    return cause.map(|cause| (cause, baseline));
                 }
             }
-            Phase::Watching { baseline, change_count } => {
+            Phase::Watching { baseline, changed } => {
                 let cause = baseline.change(rules, measurement);
-                *change_count = if cause.is_some() { *change_count + 1 } else { 0 };
-                if *change_count >= rules.change_window_count {
-                    return cause.map(|cause| (cause, baseline.noise_ratio));
+                match cause {
+                    Some(_) => changed.add(measurement),
+                    None => *changed = Sums::default(),
+                }
+                if changed.window_count >= rules.change_window_count {
+                    // Too few windows to tell their noise.
+                    let now = Baseline { noise_ratio: baseline.noise_ratio, ..changed.baseline() };
+                    return cause.map(|cause| (cause, now));
                 }
             }
         }
@@ -133,15 +149,19 @@ impl Sums {
 }
 
 impl Baseline {
+    /// The load of one window.
+    pub(super) fn of(window: Measurement, noise_ratio: f64) -> Baseline {
+        Baseline {
+            score_rps: window.score_rps(),
+            hot_share_ratio: window.hot_share_ratio,
+            over_slo_ratio: window.over_slo_ratio,
+            noise_ratio,
+        }
+    }
+
     /// The change to one window.
     fn change(&self, rules: &TunerRules, now: Measurement) -> Option<Cause> {
-        let now = Baseline {
-            score_rps: now.score_rps(),
-            hot_share_ratio: now.hot_share_ratio,
-            over_slo_ratio: now.over_slo_ratio,
-            noise_ratio: self.noise_ratio,
-        };
-        self.changed_to(rules, &now)
+        self.changed_to(rules, &Baseline::of(now, self.noise_ratio))
     }
 
     /// The change to another baseline.

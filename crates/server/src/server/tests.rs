@@ -18,6 +18,7 @@ use dispatch::published::DecisionLog;
 use host::affinity::Pin;
 use host::resctrl::Cat;
 use policy::Policies;
+use policy::size_class::Threshold;
 use policy::tuner::TunerRules;
 
 use super::Server;
@@ -43,6 +44,8 @@ impl Tuned {
             threads: 4,
             tuning: Asked::Off,
             tries_policies,
+            // So that many of these tests' items are large.
+            size_threshold: Threshold::Static { bytes: 10_000 },
             cat: Cat::Off,
             pin: Pin::Off,
             poll: Poll::Block,
@@ -198,8 +201,9 @@ fn clients_read_their_own_writes_while_policies_change() {
     for client in clients {
         assert!(client.join().expect("a client saw its writes out of order") > 0);
     }
-    assert!(change_count > 100, "only {change_count} changes");
-    assert!(shared.totals().forwardings.sent > 0, "nothing was routed");
+    assert!(change_count > 20, "only {change_count} changes");
+    let forwardings = shared.totals().forwardings;
+    assert!(forwardings.sent > 0 && forwardings.handed_on > 0, "nothing was routed by size");
 }
 
 /// Small and large writes of one key of this client, each read back, in one pipeline.

@@ -122,8 +122,7 @@ pub(super) struct Dispatcher {
     offering: Option<Box<Offering>>,
     /// Set if idle large workers may take small requests, now or under other policies.
     helped: Option<Box<helped::Helped>>,
-    /// Set if requests are routed by size, now or under other policies: workers that act by these
-    /// already may give requests back.
+    /// Set on a server that may route by size: workers that already do may give requests back.
     by_size: Option<by_size::BySize>,
     pins: pins::Pins,
     /// Connections whose completed replies wait for room in their output (`deliver`).
@@ -381,12 +380,9 @@ impl Dispatcher {
         if self.senders[thread].is_none() {
             self.open_lane(core, thread);
         }
-        if let Some(by_size) = &self.by_size {
-            let returned_seen = by_size.returned_seen(thread);
-            // SAFETY: the ticket was parked until now, so the dispatcher holds the request slot
-            // (I1).
-            unsafe { (*self.tickets.request_slot(index)).returned_seen = returned_seen };
-        }
+        let returned_seen = self.by_size.as_ref().map_or(0, |by| by.returned_seen(thread));
+        // SAFETY: the ticket was parked until now, so the dispatcher holds the request slot (I1).
+        unsafe { (*self.tickets.request_slot(index)).returned_seen = returned_seen };
         let Some(sender) = &mut self.senders[thread] else {
             unreachable!("opened above");
         };

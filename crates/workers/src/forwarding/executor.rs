@@ -140,7 +140,8 @@ impl Executor {
         if is_sized {
             self.sizing.execute(home, core, &request_slots);
         } else {
-            execute(home, core, &request_slots, is_cut, Judge::keeps_all());
+            let judge = self.sizing.judge_of_untold(core);
+            execute(home, core, &request_slots, is_cut, judge);
         }
         self.complete(core);
         let waiting: u64 = self.lanes.iter_mut().map(Lane::waiting_count).sum();

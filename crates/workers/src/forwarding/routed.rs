@@ -132,7 +132,7 @@ impl Routed {
         dispatcher
     }
 
-    /// Executes a batch of which nothing was asked; of some, sizes are counted.
+    /// Executes a batch about which the router was not asked; counts the sizes of some.
     fn execute_unrouted(&mut self, requests: &[Request<'_, Rmw<'_>>], mut sink: ReplySink<'_>) {
         let dispatcher = self.dispatcher.as_mut().expect(HAS_DISPATCHER);
         dispatcher.note_all(requests);

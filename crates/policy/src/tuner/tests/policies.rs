@@ -145,6 +145,26 @@ fn trials_cost_little_of_the_minute_after_a_change() {
     }
 }
 
+/// The same with as many sizes of the hot set as uTPS tries, and windows that differ much.
+#[test]
+fn searches_of_a_noisy_load_take_a_tenth_of_the_time() {
+    for (noise_ratio, period_window_count) in [(0.2, 4_500), (0.33, 4_500), (0.6, 3_000)] {
+        let ranges = Ranges { cached_item_count_max: 10_000, ..ranges() };
+        let first = without_layers(Policies::STAY);
+        let mut server =
+            Server { tuner: Tuner::new(ranges, TunerRules::default(), first), ..Server::new() };
+        let load = Load { best: first, gain_ratio: 0.0, noise_ratio };
+        for window_index in 0..360_000_u64 {
+            let is_half = window_index / period_window_count % 2 == 1;
+            server.window_of(&load, if is_half { 0.5 } else { 1.0 });
+        }
+        let counters = server.tuner.counters();
+        assert_eq!(counters.adopted_count, 0, "noise {noise_ratio}");
+        assert!(counters.search_window_count <= 36_000, "I4: noise {noise_ratio}: {counters:?}");
+        assert!(counters.search_count > 20, "{counters:?}");
+    }
+}
+
 /// Loads that change all the time: each search soon after another makes the next one rarer.
 #[test]
 fn an_hour_of_changing_loads_does_not_flap() {
@@ -172,12 +192,30 @@ fn a_change_during_a_rest_is_noticed_after_it() {
         server.settle(&first);
         // At once, so that no baseline was taken of the first load; it serves half.
         let load = Load { best, gain_ratio: 0.5, noise_ratio };
-        for _ in 0..600 {
+        for _ in 0..4_000 {
             server.window_of(&load, 0.5);
         }
         assert_eq!(server.tuner.configuration(), best, "noise {noise_ratio}");
         assert!(server.tuner.counters().search_count >= 2);
     }
+}
+
+/// A search that loses its load has found nothing: the same load is searched for when it is back.
+#[test]
+fn a_search_that_was_given_up_is_made_again() {
+    let best = without_layers(Policies::TRIED[3]);
+    let load = Load { best, gain_ratio: 0.5, noise_ratio: 0.0 };
+    let mut server = Server::new();
+    while !server.tuner.is_searching() {
+        server.window(&load);
+    }
+    while server.tuner.is_searching() {
+        server.window_of(&load, 0.0);
+    }
+    for _ in 0..400 {
+        server.window(&load);
+    }
+    assert_eq!(server.tuner.configuration(), best);
 }
 
 #[test]

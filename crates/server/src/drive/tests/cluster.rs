@@ -9,7 +9,6 @@
 //! Each file in `recorded/` holds one request and its answer per line. Ids are written as `<n1>`,
 //! times as `<ms>`; the lines of CLUSTER NODES are sorted.
 
-use policy::Policies;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use cluster::{Addresses, Configuration, NodeId, Shard, Slot, Term};
 use config::Config;
 use counters::Dialect;
 use handlers::resp::cluster::{shard_node, shards, slots};
-use policy::WritePolicy;
+use policy::{Policies, WritePolicy};
 use replication::cluster::announced::{self, Announced};
 use replication::cluster::{Place, View};
 use replication::replicate::ControlChannel;

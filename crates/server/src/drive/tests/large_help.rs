@@ -43,7 +43,7 @@ fn planned(write_policy: WritePolicy, change: impl FnOnce(&mut Config)) -> Bench
         // A third of the cost, in packets, is of the large one.
         (0..400).for_each(|_| counted.record(100));
         counted.record(300_000);
-        sizes.end_epoch(shared.size_counts());
+        sizes.end_epoch(shared.size_counts(), true);
     }
     let (plan, workers) = (sizes.plan(), shared.roles().layers().start.executors);
     assert_eq!((plan.small_workers, plan.large_workers()), (workers - 1, 1), "{plan:?}");

@@ -53,13 +53,9 @@ use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::{Dispatcher, NO_TICKET, State, Ticket, deliver, replicated};
-use crate::forwarding::executor;
+use crate::forwarding::{COUNTED_BATCH, executor};
 
 const FILTER_WORDS: usize = 8;
-
-/// Where sizes do not matter yet, those of one batch in so many are counted: for the plan with
-/// which a trial of size-aware policies begins.
-const COUNTED_BATCH: u64 = 16;
 
 /// The dispatcher's state of the batch in the making.
 #[derive(Default)]

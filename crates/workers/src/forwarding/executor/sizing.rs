@@ -42,6 +42,7 @@ use store::pin::Pins;
 use store::request::{Op, Outcome, Request, Sink};
 
 use super::{RequestSlot, execute};
+use crate::forwarding::COUNTED_BATCH;
 use crate::forwarding::ahead::RequestSlots;
 
 /// One executor's size state; empty unless the dispatch considers sizes.
@@ -58,6 +59,8 @@ pub(super) struct Sizing {
     returned_counts: Vec<u64>,
     /// Of these, the ones that their dispatchers may not know of yet (I2).
     recent: Vec<Returned>,
+    /// Batches so far that were not told apart by size.
+    untold_count: u64,
 }
 
 /// A request that was returned.
@@ -119,6 +122,14 @@ impl Sizing {
         !self.recent.is_empty()
     }
 
+    /// For a batch in which sizes do not matter: counts those of one in [`COUNTED_BATCH`].
+    #[inline]
+    pub fn judge_of_untold<'c>(&mut self, core: &'c Core) -> Judge<'c> {
+        self.untold_count += 1;
+        let is_counted = self.untold_count.is_multiple_of(COUNTED_BATCH);
+        Judge::counts_only(core.counters().sizes.as_ref().filter(|_| is_counted))
+    }
+
     /// Whether this worker may take a small request, if it has no large one to serve.
     pub fn may_take(&self) -> bool {
         let (Some(helping), Some(reader), Some(worker)) =
@@ -138,7 +149,7 @@ impl Sizing {
         request_slots: &[*mut RequestSlot],
     ) {
         let Some(reader) = &self.reader else {
-            return execute(home, core, request_slots, false, Judge::keeps_all());
+            return execute(home, core, request_slots, false, Judge::counts_only(None));
         };
         let worker = self.worker.filter(|_| self.tells_sizes);
         let above_bytes = worker.map_or(u64::MAX, |worker| self.limit_of(reader.plan(), worker));
@@ -262,11 +273,6 @@ impl<'s> Judge<'s> {
 }
 
 impl Judge<'_> {
-    /// For servers where sizes do not matter.
-    pub fn keeps_all() -> Judge<'static> {
-        Judge { counts: None, above_bytes: u64::MAX }
-    }
-
     /// Before execution: the size of the value that a change would copy, if it is too large for
     /// this worker.
     #[inline]

@@ -169,7 +169,7 @@ impl Stealing {
         if waits_long || left_count >= core.shared.config().batch as u64 {
             call_thief(fabric, core, self.executors.clone());
         }
-        execute(home, core, &taken.request_slots, false, Judge::keeps_all());
+        execute(home, core, &taken.request_slots, false, Judge::counts_only(None));
         if taken.is_long {
             steal_queues.set_at_length(own, false);
         }
