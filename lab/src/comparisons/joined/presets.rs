@@ -75,7 +75,7 @@ const SERVERS: &[(&str, &str)] = &[
     ("dovetail", "--threads 2"),
     ("dovetail, again", "--threads 2"),
     ("dovetail, one thread", "--threads 1"),
-    ("dovetail, as on more cores", "--threads 2 --write-policy d-crew --dispatch size-aware"),
+    ("dovetail, d-crew by size", "--threads 2 --write-policy d-crew --dispatch size-aware"),
     ("mica-erew", "--preset mica-erew --threads 2"),
     ("mica-crew", "--preset mica-crew --threads 2"),
     ("hkh", "--preset hkh --threads 2"),
@@ -129,7 +129,7 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
         "\nMedians of {} windows of {} ms (least to most). 200,000 keys, 32 connections of 4 \
          requests. {}; commit {}; {}; servers on processor {}, the load generator on {}, servers \
          by turns, the others stopped; `cargo run -p lab --release -- presets \
-         --milliseconds {} --repetitions {}`.\n",
+         --only {:?} --milliseconds {} --repetitions {}`.\n",
         args.repetitions,
         args.milliseconds,
         machine(root)?,
@@ -137,6 +137,7 @@ pub fn run(root: &Path, args: &Args) -> Result<()> {
         date(root)?,
         args.server_cpus,
         args.client_cpus,
+        args.only,
         args.milliseconds,
         args.repetitions,
     );
@@ -198,9 +199,9 @@ fn page(workloads: &[&str], samples: &Samples) -> String {
         "# The default beside every preset\n\n\
          Here every design runs on one processor, beside one for the load: what is compared is \
          what each costs, not what it gains from cores (that is simulated: figures/joint.md). All \
-         have two threads, the same memory and evict when it is full. The default on one to three \
-         cores is to run to completion; its second row is the same server again, so a difference \
-         as large as theirs means nothing.\n\n",
+         have two threads, the same memory and evict when it is full. The default runs to \
+         completion here; its second row is the same server again, so a difference as large as \
+         theirs means nothing.\n\n",
     );
     losses(&mut out, workloads, samples);
     let columns: [(&str, Field); 3] = [
