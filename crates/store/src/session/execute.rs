@@ -25,7 +25,7 @@ use super::pace::{quiesce_after_reads, reclaim_in_step};
 use super::renew::note_read;
 use super::resize::settle_chunk;
 use super::{Local, Session};
-use crate::config::BATCH_MAX;
+use crate::config::{BATCH_MAX, Eviction};
 use crate::entry::{Entry, HEADER_BYTES};
 use crate::inner::Inner;
 use crate::pin::Pins;
@@ -210,7 +210,10 @@ impl Local {
             return meet_expired(self, inner, now, request.hash, request.key);
         }
         if position.slot.marks() < self.mark_limit {
-            note_read(self, inner, request.hash, position);
+            match inner.config.eviction {
+                Eviction::Lru => note_read(self, inner, request.hash, position),
+                _ => inner.index.mark(position, self.mark_limit),
+            }
         }
         entry.note_use(self.read_now);
         self.value_len_hint = item.value.len();
