@@ -482,7 +482,7 @@ pub const TABLE: &[Setting] = &[
         default: "auto",
         help: "Move threads between the two layers automatically, under --cr-threads auto, and \
                choose among write policies and dispatches, where both are auto: what serves more \
-               side by side stays. auto does so with four threads or more if each has its own \
+               side by side is adopted. auto does so with four threads or more if each has its own \
                core, on with two or more",
     },
     Setting {
@@ -502,7 +502,7 @@ pub const TABLE: &[Setting] = &[
         help: "Thread that may write a partition of the keys: erew its owner, which is also its \
                only reader; crew its owner; d-crew the thread with outstanding writes of the \
                partition; crcw any thread. auto: crcw; with --dispatch auto and --tuner, d-crew \
-               while that serves more",
+               once that was measured to serve more",
     },
     Setting {
         key: "dispatch",
@@ -514,7 +514,7 @@ pub const TABLE: &[Setting] = &[
                with less than N requests; round-robin each thread in turn; hand-off:N an idle \
                thread behind the first N threads, which only receive; steal the receiving thread, \
                or any idle thread; size-aware separate threads for large items. auto: any; with \
-               --write-policy auto and --tuner, size-aware while that serves more",
+               --write-policy auto and --tuner, size-aware once that was measured to serve more",
     },
     Setting {
         key: "size-threshold",
