@@ -208,7 +208,8 @@ fn text(results: &[(usize, usize, Plan)], request_count: usize) -> String {
         "Throughput under an SLO of ten mean services on the 99th percentile of all requests, \
          {request_count} requests a run, by the model of `dovetail plan` with the committed costs \
          and line transfers on. Traffic:\n{kinds}\n\nOf {} cases the joint default (d-CREW, \
-         size-aware, compaction) is the best or within 1 % of it in {wins}. It loses:{losses}\n\n\
+         size-aware, compaction) is the best or within 1 % of it in {wins}. No server starts with \
+         it: a tuner tries it beside others (decision 0112). It loses:{losses}\n\n\
          A forwarding from the receiving core to the serving one costs a quarter of a line \
          transfer, crossing from one layer to the other and back 60 ns. Of run to completion and \
          seven splits into two layers the joint default gets the best, as its tuner may choose. \

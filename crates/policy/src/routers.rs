@@ -14,7 +14,8 @@
 //!                                                   SizeAware     by key, large ones apart
 //!                                                   SizeAwareJbsq shortest small one, large apart
 //!
-//!  the joint default: DCrew<SizeAwareJbsq>; small requests stay with a receiver that executes
+//!  the joint default of `lab joint`: DCrew<SizeAwareJbsq>; small requests stay with a receiver
+//!  that executes. A server begins with AnyWorker, and its tuner tries others (decision 0112)
 //! ```
 //!
 //! A request that is not balanced has one possible worker and ignores the bound, since no other
