@@ -74,7 +74,8 @@ pub struct Gather<'g, 'a> {
     /// Whether the connection that is being fed has asked for nothing but plain reads, in a server
     /// whose requests may go elsewhere.
     pub only_reads: bool,
-    /// The number of its Redis commands that were run; each has one reply.
+    /// The number of its Redis commands that were run, or of memcached's text commands; each has
+    /// one reply.
     pub command_count: usize,
     /// Requests that may read or copy whole values.
     heavy_count: usize,

@@ -105,6 +105,7 @@ pub fn feed_memcached<'a>(gather: &mut Gather<'_, 'a>, slot: usize, input: &'a [
                 }
                 at += consumed_bytes;
                 last_bytes = consumed_bytes;
+                gather.command_count += 1;
                 memcached_command(gather, slot, value);
                 if gather.routes() {
                     at -= left_bytes(gather, slot, &rest[..consumed_bytes]);

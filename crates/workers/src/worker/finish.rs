@@ -128,14 +128,15 @@ fn tell_overtaken<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
             continue;
         }
         let is_whole = connection.has_whole_replies();
-        let (line, count) = match &connection.protocol_state {
-            ProtocolState::Resp(_) if is_whole => (&*in_resp, region.command_count.get()),
-            ProtocolState::Resp(_) => (&*in_resp, 0),
+        let line = match &connection.protocol_state {
+            ProtocolState::Resp(_) => &*in_resp,
+            // An error is the reply of a quiet command too.
             ProtocolState::Memcached(state) if state.framing != Framing::Binary => {
-                (OVERTAKEN_MEMCACHED, 0)
+                OVERTAKEN_MEMCACHED
             }
             ProtocolState::Memcached(_) => continue,
         };
+        let count = if is_whole { region.command_count.get() } else { 0 };
         let mut awaiting = std::mem::take(&mut connection.awaiting);
         worker.engine.abandon(&mut worker.core, &mut awaiting);
         let connection = &mut worker.core.connections[region.slot];

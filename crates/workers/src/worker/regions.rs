@@ -26,7 +26,7 @@ pub(super) struct Region {
     pub is_answer_alone: Cell<bool>,
     /// Whether, beyond that, they may be parsed again.
     pub may_repeat: Cell<bool>,
-    /// The number of Redis commands among them that were run.
+    /// The number of commands among them that were run; unknown for memcached's binary ones.
     pub command_count: Cell<usize>,
 }
 

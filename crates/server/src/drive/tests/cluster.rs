@@ -406,14 +406,7 @@ fn reads_past_the_router_are_told_only_under_the_lease() {
         assert_ne!(bench.ask(reading), "", "{reading}");
         view.set_lease(0);
         assert!(bench.ask("KV.RANGE - +").starts_with("-CLUSTERDOWN"));
-        // Plain reads are tried again for a while, in case that the node learns of new places.
-        let mut told = bench.ask(reading);
-        for _ in 0..1_000 {
-            if told.is_empty() {
-                std::thread::sleep(Duration::from_millis(1));
-                told = bench.ask("");
-            }
-        }
+        let told = ask_long(&mut bench, reading);
         let line =
             "-TRYAGAIN this node lost the slot or its lease while it read: send it again\r\n";
         assert_eq!(told, line.repeat(replies), "{reading}");
@@ -422,6 +415,38 @@ fn reads_past_the_router_are_told_only_under_the_lease() {
             assert_eq!(bench.ask("GET bar"), "$1\r\n1\r\n", "{reading}");
         }
     }
+}
+
+/// Every read that is told so keeps its connection: the number of replies is known.
+#[test]
+fn reads_of_memcached_without_the_lease_are_told_one_by_one() {
+    let view = view_of(2);
+    let (channel, _ends) = ControlChannel::new(THREADS).unwrap();
+    let mut bench = Bench::of(Some(Arc::clone(&view)), Some(channel), store::IndexKind::Hash);
+    bench.client = Bench::connect(&mut bench.drive, Dialect::Memcached);
+    for (reading, replies) in [("get bar", 1), ("get bar\r\nmg bar v q\r\ngets bar {bar}2", 3)] {
+        view.set_lease(0);
+        let told = ask_long(&mut bench, reading);
+        let line =
+            "SERVER_ERROR this node lost the slot or its lease while it read: send it again\r\n";
+        assert_eq!(told, line.repeat(replies), "{reading}");
+        view.set_lease(u64::MAX);
+        assert_eq!(bench.ask("get bar"), "END\r\n", "{reading}");
+    }
+}
+
+/// Asks, and waits: plain reads are tried again for a while, in case that the node learns of new
+/// places.
+fn ask_long(bench: &mut Bench, request: &str) -> String {
+    let mut told = bench.ask(request);
+    for _ in 0..1_000 {
+        if told.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+            bench.turn();
+            told = bench.received().unwrap_or_default();
+        }
+    }
+    told
 }
 
 /// A command that MULTI only queues reads nothing.
@@ -437,14 +462,7 @@ fn a_queued_read_needs_no_lease() {
         view.set_lease(0);
         assert_eq!(bench.ask("GET bar"), "+QUEUED\r\n");
         view.set_lease(lease_until);
-        // Plain reads are tried again for a while.
-        let mut reply = bench.ask("EXEC");
-        for _ in 0..1_000 {
-            if reply.is_empty() {
-                std::thread::sleep(Duration::from_millis(1));
-                reply = bench.ask("");
-            }
-        }
+        let reply = ask_long(&mut bench, "EXEC");
         assert_eq!(reply, told);
         view.set_lease(u64::MAX);
         assert_eq!(bench.ask("GET bar"), "$1\r\n1\r\n");
