@@ -29,6 +29,13 @@ impl RttEstimate {
         (self.smoothed_ns > 0).then_some(self.smoothed_ns)
     }
 
+    /// The time after which a frame that later ones have overtaken counts as lost; `None` before
+    /// the first sample.
+    pub fn overtaken_after_ns(&self) -> Option<u64> {
+        let smoothed_ns = self.smoothed_ns()?;
+        Some(smoothed_ns + (smoothed_ns / 4).max(4 * self.variation_ns))
+    }
+
     /// The time after which an unanswered frame counts as lost, within bounds; the upper bound
     /// before any sample.
     pub fn retransmit_after_ns(&self, min_ns: u64, first_ns: u64) -> u64 {

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! A frame counts as lost when it is older than the retransmission timeout. It also counts as lost
-//! when it is older than slightly more than a round trip and frames sent [`REORDER_FRAMES`] later
-//! to the same worker are answered: one worker takes its frames in order, and the network rarely
-//! reorders them that far.
+//! when it is older than round trips are, by their mean and their variation, and frames sent
+//! [`REORDER_FRAMES`] later to the same worker are answered: one worker takes its frames in order,
+//! and the network rarely reorders them that far. Other workers may answer a part of a frame later;
+//! so the estimate takes the first and the last reply to each frame.
 //!
 //! # Invariants
 //! F1: the frame `first` waits for its answer, or there is none (`first == next`).
@@ -138,6 +139,17 @@ impl Frames {
             self.has_news = true;
         }
         if was_measured { Echo::Known } else { Echo::Measured { rtt_ns } }
+    }
+
+    /// Whether messages of a frame wait for answers. Only for a frame that was just answered: its
+    /// place in the ring is its own until others are sent.
+    pub fn waits(&mut self, number: u32) -> bool {
+        self.at(number).waiting > 0
+    }
+
+    /// The time since a frame was sent; as for [`Frames::waits`].
+    pub fn age_ns(&mut self, number: u32, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.at(number).sent_at_ns)
     }
 
     /// Records that one message of a frame needs no further answer; returns whether it was the

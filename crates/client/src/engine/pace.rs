@@ -67,7 +67,7 @@ impl Pace {
     /// The time after which a frame that later ones have overtaken counts as lost; `None`: no round
     /// trip is measured yet.
     pub fn overtaken_after_ns(&self) -> Option<u64> {
-        self.rtt.smoothed_ns().map(|rtt_ns| rtt_ns + rtt_ns / 4)
+        self.rtt.overtaken_after_ns()
     }
 
     pub fn may_send(&self, now_ns: u64, frames: &Frames) -> bool {
@@ -101,6 +101,11 @@ impl Pace {
     pub fn measured(&mut self, rtt_ns: u64) {
         self.rtt.observe(rtt_ns);
         self.silences = 0;
+    }
+
+    /// Records the last reply to a frame, if it came later than the first.
+    pub fn completed(&mut self, rtt_ns: u64) {
+        self.rtt.observe(rtt_ns);
     }
 
     /// Records a frame that needs no further answer, while `in_flight` were in flight.

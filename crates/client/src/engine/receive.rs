@@ -41,14 +41,16 @@ impl Engine {
             Session::Open(open) if open.id == frame.header.session => {}
             _ => return false,
         }
-        match self.frames.echo(frame.header.answered, self.now_ns) {
+        let number = frame.header.answered;
+        let waited = match self.frames.echo(number, self.now_ns) {
             Echo::Never => return false,
-            Echo::Known => {}
+            Echo::Known => self.frames.waits(number),
             Echo::Measured { rtt_ns } => {
                 self.pace.measured(rtt_ns);
                 self.stats.rtt.add(rtt_ns);
+                false
             }
-        }
+        };
         for reply in Replies::new(frame.body) {
             match reply {
                 Ok(reply) => self.take_reply(frame.header.answered, &reply),
@@ -57,6 +59,10 @@ impl Engine {
                 }
                 Err(ReplyError::Overrun) => break,
             }
+        }
+        // Other workers answer a part of a frame later: the estimate knows both times.
+        if waited && !self.frames.waits(number) {
+            self.pace.completed(self.frames.age_ns(number, self.now_ns));
         }
         true
     }
