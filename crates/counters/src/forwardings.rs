@@ -16,7 +16,7 @@ pub struct ForwardingCells {
     pub sent: Cell,
     /// The number of times that requests were published to another worker.
     pub publications: Cell,
-    /// Batches taken from rings and executed.
+    /// Batches taken from rings, or forwarded for native clients, and executed.
     pub batches: Cell,
     /// Requests in those batches, including those that this worker sent to itself.
     pub served: Cell,

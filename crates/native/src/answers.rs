@@ -3,14 +3,16 @@
 use std::cell::Cell;
 
 use commands::compaction::{Answering, Tells};
-use commands::reply::updated_bytes;
-use commands::rmw::Refusal;
+use commands::reply::{self, size_of, updated_bytes};
+use commands::rmw::{Refusal, Rmw};
 use commands::work::{Work, add_work};
 use counters::{CommandCells, CommandIndex, WorkerCounters};
+use policy::size_class::WorkerSizes;
 use store::pin::Pins;
-use store::request::{Item, Outcome, Sink};
+use store::request::{Item, Outcome, Request, Sink};
 use wire::native::{PART_UNIT_BYTES, Part, Remembered, Reply, RequestId, Span, Status, Want};
 
+use super::FRAME_MAX_BYTES;
 use super::outgoing::{Origin, Outgoing, Outlet};
 
 /// The form of the reply to one request.
@@ -58,6 +60,8 @@ pub struct Pending {
 pub struct Answers<'s, 'o, 'k, T> {
     /// In the order of the requests.
     pub pendings: &'s [Pending],
+    /// The requests, and where their sizes are counted, if they are.
+    pub sizes: Option<(&'s [Request<'s, Rmw<'s>>], &'s WorkerSizes)>,
     /// The frames of the requests.
     pub origins: &'s [Origin<'k>],
     /// Where replies are written.
@@ -89,6 +93,12 @@ impl<T: Outlet> Sink<Refusal> for Answers<'_, '_, '_, T> {
     fn outcome(&mut self, request_index: usize, outcome: Outcome<'_, Refusal>, _: Pins<'_>) {
         let pending = &self.pendings[request_index];
         let cells = self.counters.command(pending.command);
+        if let Some((requests, sizes)) = self.sizes
+            && let Some(size_bytes) =
+                size_of(counted_as(pending), &requests[request_index], &outcome)
+        {
+            sizes.record(size_bytes);
+        }
         self.out.turn_to(&self.origins[usize::from(pending.origin)]);
         match (pending.shape, &outcome) {
             (Shape::Item, Outcome::Hit(item)) => {
@@ -200,6 +210,15 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
     fn say(&mut self, reply: &Reply<'_>) {
         let is_written = self.out.push(reply);
         debug_assert!(is_written, "a reply without a value fits any frame");
+    }
+}
+
+/// The form of a reply with as much of the value: longer values come in parts.
+fn counted_as(pending: &Pending) -> reply::Shape {
+    let has_value = matches!(pending.shape, Shape::Item | Shape::Pulled { .. });
+    match has_value && !pending.want.contains(Want::NO_VALUE) {
+        true => reply::Shape::Range { start: 0, end: FRAME_MAX_BYTES as i64 - 1 },
+        false => reply::Shape::Length,
     }
 }
 

@@ -13,11 +13,13 @@
 //! # Invariants
 //! I1: `requests` and `pendings` have equal lengths; `pendings[i].origin` is a position in
 //!     `origins`.
-//! I2: requests are executed in the order of their frames and of their places in them, so a
-//!     client's later request sees the write of its earlier one (K10).
+//! I2: requests are executed in the order of their frames and of their places in them, so that a
+//!     later request of a frame sees the write of an earlier one; those that other workers execute
+//!     keep the order of each key (K10, F2 of `forward`).
 //! I3: an at-most-once request is admitted before it is executed, and its outcome is remembered
 //!     before it is answered.
 
+mod forwarded;
 mod placed;
 
 use std::time::Instant;
@@ -28,10 +30,10 @@ use commands::rmw::{Bounded, Rmw, copies_value};
 use commands::work::BATCH_REQUESTS_MAX;
 use commands::work::{Work, add_work};
 use counters::{CommandIndex, NativeCommand};
+use policy::size_class::{COUNTED_BATCH, WorkerSizes};
 use replication::durable::{Data, Gate, Passage};
 use runtime::core::Core;
-use runtime::engine::Engine;
-use runtime::engine::HEAVY_REQUESTS_MAX;
+use runtime::engine::{Engine, HEAVY_REQUESTS_MAX, Picked};
 use store::request::{self, Request};
 use wire::native::{
     Admission, Direction, Expiry, Op, PartOutcome, Range, RangeItems, Remembered, Reply,
@@ -39,11 +41,22 @@ use wire::native::{
 };
 
 use super::answers::{Answers, Pending, Shape};
+use super::forward::Forwarder;
 use super::outgoing::{Origin, Outgoing, Outlet};
 use super::page::{KeyTooLong, Page};
 use super::sessions::NoMemory;
 use super::{Clock, NativeState};
 use placed::Placed;
+
+/// Whether the requests of a batch are routed.
+pub enum RequestsGo<'b> {
+    /// They are executed where they were received.
+    Nowhere,
+    /// Some are sent to other workers.
+    Elsewhere(&'b mut Forwarder),
+    /// Another worker has sent them here.
+    FromElsewhere,
+}
 
 /// The batch of one worker in the making. `'a` is the lifetime of the received bytes.
 pub struct Batch<'b, 'a, 'k, T> {
@@ -61,6 +74,14 @@ pub struct Batch<'b, 'a, 'k, T> {
     gate: Option<Gate>,
     /// At a node of a cluster: which node has which key.
     pub(super) placed: Option<Placed>,
+    /// Set if requests may go to other workers.
+    forwarder: Option<&'b mut Forwarder>,
+    /// The message that is being taken.
+    message: &'a [u8],
+    /// The router's pick for the request that is being taken, if that stays.
+    staying: Option<Picked>,
+    /// Where the sizes of requests are counted, if they are: always where some are routed.
+    sizes: Option<&'b WorkerSizes>,
     /// Buffer for the items of a range.
     pub items: &'b mut [u8],
     pub(super) requests: ArrayVec<Request<'a, Rmw<'a>>, BATCH_REQUESTS_MAX>,
@@ -77,7 +98,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
         core: &'b Core,
         (state, clock): (&'b NativeState, Clock),
         out: Outgoing<'b, 'k, T>,
-        items: &'b mut [u8],
+        (items, requests_go): (&'b mut [u8], RequestsGo<'b>),
     ) -> Batch<'b, 'a, 'k, T> {
         let (requests, pendings, origins) = (ArrayVec::new(), ArrayVec::new(), ArrayVec::new());
         let mut out = out;
@@ -86,8 +107,18 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             gate.refusals_seen = core.native_refusals_seen.get();
             gate.has_failed(); // Nothing is outstanding: a batch is answered as a whole.
         }
+        let is_from_here = !matches!(requests_go, RequestsGo::FromElsewhere);
+        let counters = core.counters();
+        let batch_count = counters.native.frames_in.get() + counters.forwardings.batches.get();
+        let counts_sizes = engine.tells_sizes() || batch_count.is_multiple_of(COUNTED_BATCH);
+        let sizes = counters.sizes.as_ref().filter(|_| counts_sizes);
+        let forwarder = match requests_go {
+            RequestsGo::Elsewhere(forwarder) => Some(forwarder),
+            RequestsGo::Nowhere | RequestsGo::FromElsewhere => None,
+        };
         let placed = core.cluster.clone().map(Placed::new);
-        if gate.is_some() || placed.is_some() {
+        // The worker that has forwarded them passes the gate before it sends the replies.
+        if (gate.is_some() && is_from_here) || placed.is_some() {
             out.hold();
         }
         Batch {
@@ -98,6 +129,10 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             state,
             clock,
             out,
+            forwarder,
+            sizes,
+            message: b"",
+            staying: None,
             items,
             requests,
             pendings,
@@ -113,6 +148,9 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             self.flush();
         }
         self.origins.push(origin);
+        if self.forwarder.is_some() {
+            return self.frame_to_workers(body);
+        }
         for parsed in Requests::new(body) {
             match parsed {
                 Ok(request) => self.take(request.id, request.want, request.op),
@@ -135,13 +173,18 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             let (pendings, origins) = (&self.pendings[..], &self.origins[..]);
             let work = &self.core.native_work;
             self.out.begin_reads(true);
-            let mut answers = Answers { pendings, origins, out: &mut self.out, counters, work };
+            let sizes = self.sizes.map(|sizes| (&self.requests[..], sizes));
+            let out = &mut self.out;
+            let mut answers = Answers { pendings, sizes, origins, out, counters, work };
             self.engine.execute(self.core.now, &self.requests, &mut answers);
             self.out.begin_reads(false);
             counters.compaction.add(self.engine.take_compacted());
             self.requests.clear();
             self.pendings.clear();
             self.heavy_count = 0;
+        }
+        if let Some(forwarder) = &mut self.forwarder {
+            forwarder.settle_here(self.engine);
         }
         if !groups.is_empty() {
             self.run_groups(groups);
@@ -155,6 +198,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
     /// Executes everything and closes the last frame of replies.
     pub fn finish(mut self) {
         self.flush();
+        self.publish();
         self.out.close();
         self.pass_gate();
     }
@@ -203,7 +247,7 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
     fn take_rare(&mut self, id: RequestId, want: Want, op: Op<'a>) {
         let command = command_of(&op);
         self.count(command);
-        if self.core.pauses.current().is_some() && op.changes_data() {
+        if self.core.pauses.current().is_some() && changes_item(&op) {
             self.core.counters().native.busy.add(1);
             return self.direct(&Reply::new(id, Status::Busy));
         }
@@ -245,9 +289,9 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
         self.core.native_work.get().is_spent()
     }
 
-    /// Answers busy; the request was admitted and may come again.
+    /// Answers busy; the request may come again, also if it was admitted.
     #[cold]
-    fn put_off(&mut self, id: RequestId) {
+    pub(super) fn put_off(&mut self, id: RequestId) {
         if let RequestId::Once(sequence) = id {
             self.origin().session.once().once.forget(sequence);
         }
@@ -440,17 +484,20 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
                 }
                 self.direct(&Reply { part: Some(part), ..Reply::new(id, status) });
             }
-            PartOutcome::Complete(value) => self.set_whole(id, want, &set, &value),
+            PartOutcome::Complete(value) => {
+                // Before it may leave: a part that comes again would begin another transfer.
+                if self.admit(sequence)
+                    && let Some(value) = self.forward_whole(id, &set, value)
+                {
+                    self.set_whole(id, want, &set, &value);
+                    self.note_stay();
+                }
+            }
         }
     }
 
-    /// Executes a set whose value arrived in parts.
-    fn set_whole(&mut self, id: RequestId, want: Want, set: &Set<'_>, value: &[u8]) {
-        if let RequestId::Once(sequence) = id
-            && !self.admit(sequence)
-        {
-            return;
-        }
+    /// Executes a set whose value arrived in parts, and which was admitted.
+    pub(super) fn set_whole(&mut self, id: RequestId, want: Want, set: &Set<'_>, value: &[u8]) {
         self.flush();
         let hash = self.core.hash(set.key);
         let request = Request { key: set.key, hash, op: self.store_set(set, value) };
@@ -460,14 +507,16 @@ impl<'b, 'a, 'k, T: Outlet> Batch<'b, 'a, 'k, T> {
             return self.run_apart(Slot::of(set.key), (&[request], &pendings), &origins);
         }
         let (origins, counters) = ([*self.origin()], self.core.counters());
+        let requests = [request];
         let mut answers = Answers {
             pendings: &pendings,
+            sizes: self.sizes.map(|sizes| (&requests[..], sizes)),
             origins: &origins,
             out: &mut self.out,
             counters,
             work: &self.core.native_work,
         };
-        self.engine.execute(self.core.now, &[request], &mut answers);
+        self.engine.execute(self.core.now, &requests, &mut answers);
     }
 
     /// Answers a range, as far as one reply goes.
@@ -515,6 +564,11 @@ enum Instead<'a> {
 fn pending(id: RequestId, want: Want, shape: Shape, command: NativeCommand) -> Pending {
     let command = CommandIndex::native(command);
     Pending { id, want, shape, origin: 0, command, is_conditional: false }
+}
+
+/// Whether it changes an item, if only its expiry.
+fn changes_item(op: &Op<'_>) -> bool {
+    op.changes_data() || matches!(op, Op::Get { touch: Some(_), .. })
 }
 
 /// Whether the reply to a refused write carries the item's version.

@@ -13,7 +13,8 @@ use runtime::core::Core;
 use runtime::engine::Engine;
 use wire::native::{Frame, FrameError, Kind, Reason};
 
-use super::batch::Batch;
+use super::batch::{Batch, RequestsGo};
+use super::forward::{ForwardedBatch, Forwarder};
 use super::greet::{Caller, NativeState};
 use super::outgoing::{Origin, Outgoing, Outlet};
 use super::sessions::Known;
@@ -30,6 +31,8 @@ pub struct FrameHandler {
     frame: Box<[u8]>,
     /// The items of a range in the making.
     items: Box<[u8]>,
+    /// Set if other workers may execute requests.
+    pub forwarder: Option<Box<Forwarder>>,
 }
 
 /// The state for serving frames.
@@ -54,7 +57,7 @@ impl Default for FrameHandler {
     /// A frame handler without clients.
     fn default() -> FrameHandler {
         let buffer = || vec![0; FRAME_MAX_BYTES].into_boxed_slice();
-        FrameHandler { known: Known::default(), frame: buffer(), items: buffer() }
+        FrameHandler { known: Known::default(), frame: buffer(), items: buffer(), forwarder: None }
     }
 }
 
@@ -165,11 +168,16 @@ impl FrameHandler {
             return;
         }
         let (state, clock, core) = (service.state, service.clock, service.core);
-        let FrameHandler { known, frame, items } = self;
+        let FrameHandler { known, frame, items, forwarder } = self;
         let known = &*known;
         let out = Outgoing::new(frame, outlet, state.key.as_ref(), core.counters());
+        let requests_go = match forwarder {
+            Some(forwarder) if service.engine.can_pick() => RequestsGo::Elsewhere(forwarder),
+            _ => RequestsGo::Nowhere,
+        };
+        let rest = (&mut items[..], requests_go);
         let mut batch: Batch<'_, 'a, '_, T> =
-            Batch::new(&mut *service.engine, core, (state, clock), out, items);
+            Batch::new(&mut *service.engine, core, (state, clock), out, rest);
         for Seen { place, frame } in seen {
             let session = known.at(*place);
             session.set_active(clock.uptime_ms());
@@ -177,6 +185,25 @@ impl FrameHandler {
             session.hear_low_water(header.answered);
             let origin = Origin { session, steering: header.steering, number: header.number };
             batch.frame(origin, frame.body);
+        }
+        batch.finish();
+    }
+}
+
+impl FrameHandler {
+    /// Executes what another worker has forwarded here.
+    pub fn execute_forwarded(&mut self, service: &mut Service<'_>, forwarded: &mut ForwardedBatch) {
+        let (state, clock, core) = (service.state, service.clock, service.core);
+        let forwardings = &core.counters().forwardings;
+        forwardings.batches.add(1);
+        forwardings.served.add(forwarded.request_count() as u64);
+        let (pieces, replies) = forwarded.begin();
+        let FrameHandler { frame, items, .. } = self;
+        let out = Outgoing::new(frame, replies, state.key.as_ref(), core.counters());
+        let rest = (&mut items[..], RequestsGo::FromElsewhere);
+        let mut batch = Batch::new(&mut *service.engine, core, (state, clock), out, rest);
+        for (piece, messages) in pieces {
+            batch.piece(piece, messages);
         }
         batch.finish();
     }

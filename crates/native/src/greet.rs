@@ -24,6 +24,7 @@ use wire::native::{
 };
 
 use super::Clock;
+use super::forward::Inboxes;
 use super::outgoing::Outlet;
 use super::sessions::{Guest, IDLE_MS, ONCE_WINDOW, Sessions, SessionsFull};
 use super::shm_places::ShmPlaces;
@@ -57,6 +58,8 @@ pub struct NativeState {
     pub shm_count: AtomicUsize,
     /// Their places.
     pub shm_places: ShmPlaces,
+    /// Where workers leave requests for one another.
+    pub inboxes: Inboxes,
     /// The answers of its doors: open or closed.
     pub doors: Mutex<Answers>,
 }

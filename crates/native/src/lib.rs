@@ -5,17 +5,20 @@
 //!  UDP group ─▶ worker's ports ─▶ zones  ─┐                                 ┌─▶ frames, sendmmsg
 //!                                         ├─▶ FrameHandler ─▶ batch ─▶ store ┤
 //!  Unix socket ─▶ worker's rings ─▶ arena ┘    │                            └─▶ frames, rings
+//!                                              ├─ inboxes of other workers, and back
 //!                                              └─ NativeState, of all workers: sessions,
 //!                                                 transfers, cookies
 //! ```
 //!
 //! Requests are parsed where they landed, and replies are written directly into the outgoing
-//! frames; serving a request allocates nothing.
+//! frames; serving a request allocates nothing. Requests that another worker executes are copied to
+//! it ([`forward`]).
 //!
 //! # Invariants
 //! I1: the memory that the server keeps for native clients (sessions, remembered outcomes, values
 //!     in parts) is bounded and part of the client buffers.
-//! I2: a get and a plain set touch no state that workers share except the store.
+//! I2: a get and a plain set that the receiving worker executes touch no state that workers share
+//!     except the store.
 //!
 //! # References
 //! docs/formats/native.md for the bytes, docs/design/native-server.md for how this works.
@@ -24,6 +27,7 @@
 
 pub mod answers;
 pub mod batch;
+pub mod forward;
 pub mod frame_handler;
 pub mod greet;
 pub mod outgoing;
@@ -50,8 +54,10 @@ use sessions::Sessions;
 use store::IndexKind;
 use wire::native::{Cookies, TagKey, Welcome};
 
+use forward::{Exit, ForwardedBatch, Forwarder, Inboxes};
 use frame_handler::{FrameHandler, Service};
 use ports::{AnyPort, Ports};
+use replication::durable::{Data, Passage};
 use runtime::core::Core;
 use runtime::engine::Engine;
 use runtime::shared::Shared;
@@ -63,8 +69,15 @@ use udp::Helm;
 
 pub use greet::{NativeState, Terms};
 
+/// The longest datagram, to receive and to send.
+pub const DATAGRAM_MAX_BYTES: usize = 16 << 10;
+
 /// Length of the longest frame of any transport.
 pub const FRAME_MAX_BYTES: usize = 64 << 10;
+
+/// Batches of other workers that a round executes, and of its own that it takes back, at most.
+const EXECUTED_PER_ROUND: usize = 4;
+const RETURNED_PER_ROUND: usize = 64;
 
 /// Time between two sweeps of idle sessions.
 const SWEEP_EVERY_MS: u64 = 1_000;
@@ -131,6 +144,7 @@ impl NativeState {
             dispatcher_count: AtomicUsize::new(shared.roles().layers().start.dispatchers),
             shm_count: AtomicUsize::new(0),
             shm_places: ShmPlaces::default(),
+            inboxes: Inboxes::new(config.threads),
             doors: Mutex::new(shared.doors()),
         })
     }
@@ -150,6 +164,11 @@ pub struct Native {
     /// The steering handles, one for each way that datagrams arrive; only one worker has them.
     helms: Vec<Helm>,
     swept_at_ms: u64,
+    /// What other workers have executed, in this round.
+    #[expect(clippy::vec_box, reason = "they go through the inboxes as boxes")]
+    returned: Vec<Box<ForwardedBatch>>,
+    /// The server stops: nothing is received any more.
+    is_draining: bool,
 }
 
 impl Native {
@@ -157,7 +176,16 @@ impl Native {
     pub fn new(state: Arc<NativeState>, ports: Vec<AnyPort>) -> Native {
         let (frame_handler, ports, shm) =
             (FrameHandler::default(), Ports::new(ports), ShmPort::default());
-        Native { state, frame_handler, ports, shm, helms: Vec::new(), swept_at_ms: 0 }
+        let (helms, swept_at_ms, is_draining) = (Vec::new(), 0, false);
+        let returned = Vec::new();
+        Native { state, frame_handler, ports, shm, helms, swept_at_ms, returned, is_draining }
+    }
+
+    /// Lets other workers execute requests that this thread receives, as the router decides.
+    pub fn forward(&mut self, thread: usize, thread_count: usize) {
+        let budget = self.state.sessions.budget();
+        let forwarder = Forwarder::new(thread, thread_count, budget);
+        self.frame_handler.forwarder = Some(Box::new(forwarder));
     }
 
     /// Makes this side steer datagrams to threads.
@@ -185,8 +213,23 @@ impl Native {
 
     /// Serves the datagrams that have arrived at a port.
     pub fn serve_port(&mut self, index: usize, engine: &mut dyn Engine, core: &Core) {
+        if self.is_draining {
+            return;
+        }
+        if self.is_crowded() {
+            let Native { state, frame_handler, ports, .. } = self;
+            let clock = Clock::now(&core.shared);
+            return ports.shed(index, frame_handler, &mut Service { engine, core, state, clock });
+        }
+        self.receive_at(index, engine, core);
+    }
+
+    fn receive_at(&mut self, index: usize, engine: &mut dyn Engine, core: &Core) {
         let Native { state, frame_handler, ports, .. } = self;
         let clock = Clock::now(&core.shared);
+        if let Some(forwarder) = &mut frame_handler.forwarder {
+            forwarder.begin(Exit::Port(index));
+        }
         ports.serve(index, frame_handler, &mut Service { engine, core, state, clock });
     }
 
@@ -204,17 +247,103 @@ impl Native {
     /// Serves the clients in shared memory that have work. Returns whether any had.
     #[inline]
     pub fn serve_shm(&mut self, engine: &mut dyn Engine, core: &Core) -> bool {
-        if self.shm.is_empty() {
+        if self.shm.is_empty() || self.is_draining || self.is_crowded() {
             return false;
         }
+        self.serve_rings(engine, core)
+    }
+
+    #[inline]
+    fn is_crowded(&self) -> bool {
+        self.frame_handler.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_crowded())
+    }
+
+    fn serve_rings(&mut self, engine: &mut dyn Engine, core: &Core) -> bool {
         let Native { state, frame_handler, shm, .. } = self;
         if !shm.collect() {
             shm.sweep(state);
             return false;
         }
         let clock = Clock::now(&core.shared);
+        if let Some(forwarder) = &mut frame_handler.forwarder {
+            forwarder.begin(Exit::Shm);
+        }
         shm.serve(frame_handler, &mut Service { engine, core, state, clock });
         true
+    }
+
+    /// Whether requests of other workers, or replies to forwarded ones, have arrived.
+    #[inline]
+    pub fn has_forwarded(&self, core: &Core) -> bool {
+        self.state.inboxes.has_any(core.worker.index())
+    }
+
+    /// Executes what other workers have forwarded here, and sends the replies to what this worker
+    /// has forwarded, some batches in a round. Returns whether there were any.
+    #[inline]
+    pub fn serve_forwarded(&mut self, engine: &mut dyn Engine, core: &Core) -> bool {
+        let has_any = self.has_forwarded(core);
+        if has_any {
+            self.serve_inbox(engine, core);
+        }
+        has_any
+    }
+
+    fn serve_inbox(&mut self, engine: &mut dyn Engine, core: &Core) {
+        let own = core.worker.index();
+        let (state, clock) = (Arc::clone(&self.state), Clock::now(&core.shared));
+        let mut executed_count = 0;
+        while executed_count < EXECUTED_PER_ROUND && self.returned.len() < RETURNED_PER_ROUND {
+            let Some(mut batch) = state.inboxes.take(own) else { break };
+            if batch.is_executed() {
+                self.returned.push(batch);
+                continue;
+            }
+            executed_count += 1;
+            let mut service = Service { engine: &mut *engine, core, state: &state, clock };
+            self.frame_handler.execute_forwarded(&mut service, &mut batch);
+            state.inboxes.give_back(batch, &*engine, core);
+            if core.native_work.get().is_spent() {
+                break; // K28: the others wait for a round.
+            }
+        }
+        if !self.returned.is_empty() {
+            self.send_returned(engine, core);
+        }
+        if self.is_draining {
+            self.close_if_drained();
+        }
+    }
+
+    /// Sends the replies to what other workers have executed, once the log is on the disk (F5 of
+    /// `forward`).
+    fn send_returned(&mut self, engine: &mut dyn Engine, core: &Core) {
+        let refusals_seen = self.returned.iter().map(|batch| batch.refusals_seen).min();
+        let gate = core.shared.data().and_then(Data::gate);
+        let may_leave = match (gate, engine.session()) {
+            (Some(mut gate), Some(session)) => {
+                gate.refusals_seen = refusals_seen.unwrap_or(0);
+                gate.pass(session) != Passage::Failed
+            }
+            _ => true,
+        };
+        for batch in self.returned.drain(..) {
+            match batch.exit() {
+                _ if !may_leave => {}
+                Exit::Port(index) => self.ports.send(index, &batch, core),
+                Exit::Shm => self.shm.send(&batch, core),
+            }
+            if let Some(forwarder) = &mut self.frame_handler.forwarder {
+                forwarder.take_back(batch, engine);
+            }
+        }
+        self.ports.send_unsent(core);
+        self.shm.publish();
+    }
+
+    /// Whether the server stops and nothing is received any more.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining
     }
 
     /// Accepts a client in shared memory, if one waits.
@@ -278,14 +407,25 @@ impl Native {
         self.ports.keep_house(core);
     }
 
-    /// Answers all frames that have arrived, then closes everything.
+    /// Answers all frames that have arrived, and closes everything once those that were forwarded
+    /// before are answered too. The frames of now are executed here.
     pub fn drain(&mut self, engine: &mut dyn Engine, core: &Core) {
+        let forwarder = self.frame_handler.forwarder.take();
         for index in 0..self.ports.count() {
-            self.serve_port(index, engine, core);
+            self.receive_at(index, engine, core);
         }
-        self.serve_shm(engine, core);
-        self.shm.close(&self.state);
-        self.ports = Ports::new(Vec::new());
-        self.helms.clear();
+        self.serve_rings(engine, core);
+        self.frame_handler.forwarder = forwarder;
+        self.is_draining = true;
+        self.close_if_drained();
+    }
+
+    fn close_if_drained(&mut self) {
+        let forwarder = self.frame_handler.forwarder.as_ref();
+        if forwarder.is_none_or(|forwarder| forwarder.is_drained()) {
+            self.shm.close(&self.state);
+            self.ports = Ports::new(Vec::new());
+            self.helms.clear();
+        }
     }
 }

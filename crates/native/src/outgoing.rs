@@ -14,6 +14,9 @@
 //!     they alone may turn out to be stale. Over an outlet that loses nothing these reads are then
 //!     answered "busy", and replies of writes leave in any case.
 
+use std::sync::Arc;
+
+use budget::BufferBudget;
 use counters::WorkerCounters;
 use landing::Sender;
 use wire::native::{Frame, FrameWriter, Header, Kind, Replies, Reply, Status, SteeringId, TagKey};
@@ -25,6 +28,13 @@ use super::sessions::Session;
 /// of many megabytes.
 const FULL_REPLY_BYTES_MAX: usize = 256 << 10;
 
+/// Whether replies that wait for other workers or for rings have no more room: half of what
+/// replies have.
+pub fn is_tight(budget: &BufferBudget) -> bool {
+    let kind = budget::Kind::Replies;
+    budget.kind_bytes(kind) > budget.kind_limit_bytes(kind) / 2
+}
+
 /// The destination of frames.
 pub trait Outlet {
     /// The longest frame that it carries.
@@ -33,6 +43,11 @@ pub trait Outlet {
     /// Queues a frame. A frame that cannot leave is dropped and counted; an outlet that may lose
     /// nothing keeps it.
     fn send(&mut self, to: Sender, frame: &[u8], counters: &WorkerCounters);
+
+    /// Whether it may take further full values.
+    fn is_generous(&self) -> bool {
+        true
+    }
 
     /// Whether its clients rely on each reply: they send nothing again by themselves.
     fn is_lossless(&self) -> bool {
@@ -44,7 +59,7 @@ pub trait Outlet {
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'k> {
     /// Its session.
-    pub session: &'k Session,
+    pub session: &'k Arc<Session>,
     /// Its steering field, which the replies repeat.
     pub steering: SteeringId,
     /// Its number.
@@ -92,7 +107,7 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
     #[inline]
     pub fn turn_to(&mut self, origin: &Origin<'k>) {
         let is_same = self.origin.is_some_and(|open| {
-            std::ptr::eq(open.session, origin.session) && open.number == origin.number
+            Arc::ptr_eq(open.session, origin.session) && open.number == origin.number
         });
         if !is_same {
             self.close();
@@ -119,7 +134,7 @@ impl<'o, 'k, T: Outlet> Outgoing<'o, 'k, T> {
     /// Whether the current origin may have further full replies.
     #[inline]
     pub fn is_generous(&self) -> bool {
-        self.origin_bytes <= FULL_REPLY_BYTES_MAX
+        self.origin_bytes <= FULL_REPLY_BYTES_MAX && self.outlet.is_generous()
     }
 
     /// Writes a reply to the current origin, in a new frame if the open one is full. Returns false

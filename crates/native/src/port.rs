@@ -24,9 +24,6 @@ use wire::native::{Frame, FrameError};
 use super::frame_handler::{FrameHandler, Service};
 use super::outgoing::Outlet;
 
-/// The longest datagram, to receive and to send.
-pub const DATAGRAM_MAX_BYTES: usize = 16 << 10;
-
 /// Receives per round, at most, so that connections have their turn too. The poller is
 /// level-triggered: it reports the rest again.
 const BURSTS_MAX: usize = 8;
@@ -127,7 +124,7 @@ impl<T: Source> Port<T> {
 
     /// Answers frames busy while the kernel's queue is too long.
     #[cold]
-    fn shed(&mut self, frame_handler: &mut FrameHandler, service: &mut Service<'_>) {
+    pub fn shed(&mut self, frame_handler: &mut FrameHandler, service: &mut Service<'_>) {
         for _ in 0..SHED_BURSTS_MAX {
             let queue = self.transport.kernel_queue();
             let is_high = queue.is_ok_and(|queue| self.pressure.update(&queue));
@@ -169,6 +166,11 @@ impl<T: Source> Port<T> {
         if let Some(notice) = self.transport.take_notice() {
             tracing::info!("native: {notice}");
         }
+    }
+
+    /// The queue for frames that leave.
+    pub fn outlet(&mut self) -> impl Outlet {
+        PortOutlet(&mut self.transport)
     }
 
     /// Before the worker sleeps: whether the next arrival will wake it.

@@ -6,6 +6,7 @@ use landing::udp::Udp;
 use landing::uring::UringUdp;
 use runtime::core::Core;
 
+use super::forward::ForwardedBatch;
 use super::frame_handler::{FrameHandler, Service};
 use super::port::Port;
 
@@ -71,6 +72,24 @@ impl Ports {
             self.publish_counts(service.core);
         }
         has_served
+    }
+
+    /// Answers frames at one port busy while the kernel's queue is too long.
+    pub fn shed(
+        &mut self,
+        index: usize,
+        frame_handler: &mut FrameHandler,
+        service: &mut Service<'_>,
+    ) {
+        if let Some(any) = self.0.get_mut(index) {
+            with_port!(any, port => port.shed(frame_handler, service));
+        }
+    }
+
+    /// Queues the replies to what other workers have executed.
+    pub fn send(&mut self, index: usize, batch: &ForwardedBatch, core: &Core) {
+        let Some(any) = self.0.get_mut(index) else { return };
+        with_port!(any, port => batch.send(&mut port.outlet(), core.counters()));
     }
 
     /// The next port that is due, whatever the poller reports.

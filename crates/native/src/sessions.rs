@@ -443,7 +443,7 @@ impl Known {
 
     /// The session at a place that [`Known::find`] gave since the last sweep.
     #[inline]
-    pub fn at(&self, place: u32) -> &Session {
+    pub fn at(&self, place: u32) -> &Arc<Session> {
         self.sessions[place as usize].as_ref().expect("places are kept until the sweep")
     }
 

@@ -15,10 +15,14 @@
 //! I4: while all places are taken and a client waits, the oldest client without a session that has
 //!     sent a request gives its place up. So clients without the key only delay one that has it: by
 //!     100 ms for as many that wait before it as there are places.
+//! I5: kept replies, and those of other workers on their way, are booked. While half of the buffers
+//!     for replies is taken, values are cut short and pulled, and a client that has read nothing
+//!     for 5 s is closed: so connections' replies have the other half.
 //!
 //! # Limits
-//! The replies kept for a client are bounded by those to the frames of one round, and these by
-//! `outgoing`: values are cut short once there is much to send.
+//! The replies kept for a client are bounded by those to the frames of one round, and to the
+//! requests at other workers (F3 of `forward`). Those to a frame are bounded by `outgoing`: values
+//! are cut short once there is much to send.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,11 +37,13 @@ use config::StartError;
 use counters::WorkerCounters;
 use landing::shm::{Accepted, Acceptor, AcceptorConfig, Access, Armed, HangUp, RingSize};
 use landing::{Lane, Sender};
+use runtime::core::Core;
 use runtime::shm_client::{SLOT_BITS, ShmClient, ShmGuest};
 
+use super::forward::ForwardedBatch;
 use super::frame_handler::{FrameHandler, Service};
 use super::greet::NativeState;
-use super::outgoing::Outlet;
+use super::outgoing::{Outlet, is_tight};
 use super::sessions::Sessions;
 use super::shm_places::CLIENTS_MAX;
 
@@ -54,6 +60,9 @@ const SERIAL_MAX: u32 = u32::MAX >> SLOT_BITS;
 
 /// The time that a client has for its first request before its place may be given to another.
 const FIRST_REQUEST_MAX: Duration = Duration::from_millis(100);
+
+/// The time for which a client's ring may be full while others need room (I5).
+const STUCK_MAX: Duration = Duration::from_secs(5);
 
 /// The time that a worker has to drop a client whose place is needed.
 const DROP_MAX: Duration = Duration::from_secs(1);
@@ -228,7 +237,8 @@ impl ShmPort {
         let lane = Lane((serial << SLOT_BITS) | place);
         state.shm_count.fetch_add(1, Ordering::Relaxed);
         let unsent = VecDeque::new();
-        Some(self.take_in(ShmClient { end, lane, unsent, is_gone: false, _booked: booked }))
+        let (is_gone, stuck_since, _booked) = (false, None, booked);
+        Some(self.take_in(ShmClient { end, lane, unsent, stuck_since, is_gone, _booked }))
     }
 
     /// Takes in a client that another worker has handed over; returns its place, which stays the
@@ -284,11 +294,23 @@ impl ShmPort {
         let arena = &**arena;
         let arrivals =
             frames.iter().map(|frame| (Sender::lane(frame.lane), &arena[frame.start..frame.end]));
-        frame_handler.serve(service, arrivals, &mut ShmOutlet(clients));
+        let mut outlet = ShmOutlet { clients, budget: service.state.sessions.budget() };
+        frame_handler.serve(service, arrivals, &mut outlet);
+        self.publish();
+        self.sweep(service.state);
+    }
+
+    /// Writes the replies to what other workers have executed.
+    pub fn send(&mut self, batch: &ForwardedBatch, core: &Core) {
+        let (clients, budget) = (&mut self.clients[..], core.shared.buffer_budget());
+        batch.send(&mut ShmOutlet { clients, budget }, core.counters());
+    }
+
+    /// Shows the clients what was written for them.
+    pub fn publish(&mut self) {
         for client in self.clients.iter_mut().flatten() {
             client.end.publish();
         }
-        self.sweep(service.state);
     }
 
     /// Polls all rings: copies their frames to the arena. Returns whether there were any.
@@ -320,6 +342,9 @@ impl ShmPort {
 
     /// Drops clients that were found to have left.
     pub fn sweep(&mut self, state: &NativeState) {
+        if is_tight(state.sessions.budget()) {
+            self.part_stuck();
+        }
         for slot in 0..self.clients.len() {
             if self.clients[slot].as_ref().is_some_and(|client| client.is_gone) {
                 self.forget(slot, state);
@@ -327,10 +352,22 @@ impl ShmPort {
         }
     }
 
+    /// I5.
+    #[cold]
+    fn part_stuck(&mut self) {
+        for client in self.clients.iter_mut().flatten() {
+            if client.stuck_since.is_some_and(|since| since.elapsed() > STUCK_MAX) {
+                let process = client.end.peer().process_id;
+                tracing::warn!(process, "shared memory: closed, it does not read its replies");
+                client.is_gone = true;
+            }
+        }
+    }
+
     /// Tells every client to ring (I2). Returns false if one has sent something already.
     pub fn may_sleep(&mut self) -> bool {
         self.clients.iter_mut().flatten().all(|client| {
-            let unsent_bytes = client.unsent.front().map_or(0, |frame| frame.len());
+            let unsent_bytes = client.unsent.front().map_or(0, |kept| kept.frame.len());
             match client.end.arm(unsent_bytes) {
                 Ok(armed) => armed == Armed::Sleep,
                 Err(error) => {
@@ -350,11 +387,19 @@ impl ShmPort {
 }
 
 /// Writes frames into the rings of their clients.
-struct ShmOutlet<'c>(&'c mut [Option<ShmClient>]);
+struct ShmOutlet<'c> {
+    clients: &'c mut [Option<ShmClient>],
+    budget: &'c Arc<BufferBudget>,
+}
 
 impl Outlet for ShmOutlet<'_> {
     fn is_lossless(&self) -> bool {
         true
+    }
+
+    /// I5: replies that rings have no room for leave room for others.
+    fn is_generous(&self) -> bool {
+        !is_tight(self.budget)
     }
 
     fn frame_max_bytes(&self) -> usize {
@@ -364,7 +409,8 @@ impl Outlet for ShmOutlet<'_> {
     #[inline]
     fn send(&mut self, to: Sender, frame: &[u8], counters: &WorkerCounters) {
         let lane = to.as_lane();
-        let client = lane.and_then(|lane| self.0.get_mut((lane.0 & SLOT_MASK) as usize)?.as_mut());
+        let client =
+            lane.and_then(|lane| self.clients.get_mut((lane.0 & SLOT_MASK) as usize)?.as_mut());
         let Some(client) = client.filter(|client| Some(client.lane) == lane) else {
             return counters.native.lost_replies.add(1);
         };
@@ -378,6 +424,6 @@ impl Outlet for ShmOutlet<'_> {
                 Err(error) => return client.part(&error),
             }
         }
-        client.unsent.push_back(frame.into());
+        client.keep(frame, self.budget);
     }
 }

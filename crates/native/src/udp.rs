@@ -8,7 +8,8 @@ use config::{Config, NativeTransport};
 use landing::udp::{Udp, UdpConfig};
 use landing::uring::UringUdp;
 
-use super::port::{self, DATAGRAM_MAX_BYTES, Port};
+use super::DATAGRAM_MAX_BYTES;
+use super::port::{self, Port};
 use super::ports::AnyPort;
 
 /// Opens the group, one socket for each thread that may ever poll; datagrams go to the first

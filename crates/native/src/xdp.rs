@@ -62,7 +62,7 @@ fn open(device: &XdpDevice, address: SocketAddr, worker_count: usize) -> Result<
     let config = XdpConfig {
         worker_count: u16::try_from(worker_count).unwrap_or(u16::MAX),
         queue_count: device.queue_count.unwrap_or_else(|| queue_count_of(&device.name)),
-        frame_bytes_max: super::port::DATAGRAM_MAX_BYTES,
+        frame_bytes_max: super::DATAGRAM_MAX_BYTES,
         ..XdpConfig::new(&device.name, address)
     };
     let transports = landing::xdp::open(&config).map_err(|unavailable| advice(&unavailable))?;

@@ -43,6 +43,10 @@ pub use histogram::{SizeCount, WorkerSizes};
 
 use base::{PartitionId, WorkerId};
 
+/// Where sizes do not matter yet, those of one batch in so many are counted: for the plan with
+/// which a trial of size-aware policies begins.
+pub const COUNTED_BATCH: u64 = 16;
+
 /// The assignment of sizes to workers, until the next epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizePlan {

@@ -19,7 +19,7 @@ use counters::Compacted;
 use dispatch::lanes::{Awaiting, Lane, Loan, Returned, Turn};
 use host::poller::Poller;
 use policy::size_class::SizePlan;
-use policy::{Route, RouteRequest};
+use policy::{Access, Route, RouteRequest};
 use replication::cluster::Receiver;
 use replication::replicate::{Apart, Asked as GroupAsked, GroupAnswer, GroupRoom, PendingGroup};
 use store::request::{Item, Request};
@@ -177,6 +177,38 @@ pub trait Engine {
         unreachable!("only an engine that routes is asked to send");
     }
 
+    /// Whether [`Engine::pick`] can be called now. It cannot while roles change, in a cluster, or
+    /// where thieves execute.
+    fn can_pick(&self) -> bool {
+        false
+    }
+
+    /// Picks the worker for a request of a native client; `None`: this one, and nothing is to be
+    /// settled. What was picked is settled once it is executed.
+    fn pick(&mut self, _core: &Core, _picking: Picking<'_>) -> Option<Picked> {
+        unreachable!("only an engine that routes picks a worker");
+    }
+
+    /// Picks the worker for a range; `None`: this one.
+    fn pick_for_range(&mut self) -> Option<Picked> {
+        None
+    }
+
+    /// Settles a request that was picked.
+    fn settle_picked(&mut self, _picked: &Picked) {
+        unreachable!("only an engine that routes picks a worker");
+    }
+
+    /// Wakes a thread, if it sleeps, for what was left for it.
+    fn wake_sleeping(&self, core: &Core, thread: usize) {
+        core.shared.wake(thread);
+    }
+
+    /// Whether large items have workers of their own now.
+    fn tells_sizes(&self) -> bool {
+        false
+    }
+
     /// Adds a reply behind those that the connection awaits. Call it only after
     /// [`Engine::may_send`].
     fn say(&mut self, _core: &mut Core, _slot: usize, _encode: &mut dyn FnMut(&mut Vec<u8>)) {
@@ -192,6 +224,34 @@ pub struct Asking<'s> {
     pub answer: Answer,
     /// Length of the batch in the making.
     pub batch_len: usize,
+}
+
+/// A request of a native client for which a worker is to be picked.
+#[derive(Clone, Copy)]
+pub struct Picking<'s> {
+    /// The key's hash.
+    pub hash: KeyHash,
+    /// Its key.
+    pub key: &'s [u8],
+    /// Whether it reads or writes.
+    pub access: Access,
+    /// The size of key and value, if the request carries it.
+    pub size_bytes: Option<u64>,
+    /// The worker that it follows (K10).
+    pub follows: Option<WorkerId>,
+}
+
+/// The worker that executes a request of a native client.
+#[derive(Clone, Copy, Debug)]
+pub struct Picked {
+    /// The router's number for it.
+    pub worker: WorkerId,
+    /// Its thread.
+    pub thread: usize,
+    /// The question to the router.
+    pub question: RouteRequest,
+    /// Whether the router was asked, and has to be told of the end.
+    pub is_asked: bool,
 }
 
 /// Which worker executes a request.

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
 
-use budget::Reservation;
+use budget::{BufferBudget, Kind, Reservation};
 use landing::Lane;
 use landing::shm::Gone;
 use landing::shm::ServerEnd;
@@ -27,14 +29,24 @@ impl std::fmt::Debug for ShmGuest {
     }
 }
 
+/// A frame for which a ring had no room.
+pub struct Kept {
+    /// The frame.
+    pub frame: Box<[u8]>,
+    /// The booking of its bytes.
+    pub _booked: Reservation,
+}
+
 /// A client of one worker.
 pub struct ShmClient {
     /// This end of its rings.
     pub end: ServerEnd,
     /// The lane of its session.
     pub lane: Lane,
-    /// Frames for which its ring had no room (I1).
-    pub unsent: VecDeque<Box<[u8]>>,
+    /// Frames for which its ring had no room (I1 of `native::shm`).
+    pub unsent: VecDeque<Kept>,
+    /// Since when its ring has had no room for the first of them.
+    pub stuck_since: Option<Instant>,
     /// It has left, or broke the rules.
     pub is_gone: bool,
     /// The room of its buffers.
@@ -63,6 +75,13 @@ impl ShmClient {
         self.is_gone = true;
     }
 
+    /// Keeps a frame that exists already.
+    pub fn keep(&mut self, frame: &[u8], budget: &Arc<BufferBudget>) {
+        let booked = Reservation::forced(budget, Kind::Replies, frame.len() as u64);
+        self.unsent.push_back(Kept { frame: frame.into(), _booked: booked });
+        self.stuck_since.get_or_insert_with(Instant::now);
+    }
+
     /// Sends the kept replies; returns false if some are still here.
     #[inline]
     pub fn send_unsent(&mut self) -> bool {
@@ -72,9 +91,12 @@ impl ShmClient {
     /// Sends what found no room before; whether all of it left.
     #[cold]
     pub fn send_kept(&mut self) -> bool {
-        while let Some(frame) = self.unsent.front() {
-            match self.end.write(frame) {
-                Ok(true) => drop(self.unsent.pop_front()),
+        while let Some(kept) = self.unsent.front() {
+            match self.end.write(&kept.frame) {
+                Ok(true) => {
+                    self.unsent.pop_front();
+                    self.stuck_since = (!self.unsent.is_empty()).then(Instant::now);
+                }
                 Ok(false) => break,
                 Err(error) => {
                     self.part(&error);

@@ -468,8 +468,9 @@ fn bind_native(
     Ok((Some(resolved), sockets))
 }
 
-/// The native side of each thread that may ever poll; none if no native client can connect. The
-/// first worker keeps the acceptor of shared memory and the helm of the steering.
+/// The native side of each thread that may ever poll, or execute for those; none if no native
+/// client can connect. The first worker keeps the acceptor of shared memory and the helm of the
+/// steering.
 fn open_natives(
     shared: &Arc<Shared>,
     key: Option<TagKey>,
@@ -496,13 +497,19 @@ fn open_natives(
     let opened = native::udp::open_ports(sockets, config);
     let mut ports = opened.map_err(failed)?.into_iter();
     let mut xdp_ports = xdp_ports.into_iter();
-    let mut open = |_| {
+    let (threads, is_routed) = (config.threads, shared.roles().layers().is_routed);
+    let mut open = |thread| {
         let of_worker = ports.next().into_iter().chain(xdp_ports.next()).collect();
         let mut native = Native::new(Arc::clone(&state), of_worker);
+        if is_routed {
+            native.forward(thread, threads);
+        }
         native.take_helms(std::mem::take(&mut helms));
         (native, shm_door.take())
     };
-    Ok((0..listening).map(&mut open).collect())
+    // Where requests are routed, threads that never poll execute some.
+    let count = if is_routed { threads } else { listening };
+    Ok((0..count).map(&mut open).collect())
 }
 
 #[cfg(test)]

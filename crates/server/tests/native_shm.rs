@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::support::native::{Answer, answers_of, get, requests_frame, set};
-use crate::support::{PATIENCE, TestServer};
+use super::support::native::{Answer, answers_of, get, in_order, numbered, requests_frame, set};
+use super::support::{PATIENCE, TestServer};
 use landing::shm::{ClientConfig, ClientEnd, ConnectError, Gone, Woken};
 use server::{Config, Poll, Server, Wanted};
 use wire::native::{
@@ -14,11 +14,13 @@ use wire::native::{
 
 /// A path of its own for each test.
 fn socket_path(test: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("dovetail-shm-{}-{test}", std::process::id()))
+    // The same tests run under other configurations at the same time.
+    let module = module_path!().replace("::", "-");
+    std::env::temp_dir().join(format!("dovetail-{}-{module}-{test}", std::process::id()))
 }
 
 fn config(test: &str) -> Config {
-    Config { shm: Some(socket_path(test)), ..crate::support::config() }
+    Config { shm: Some(socket_path(test)), ..super::support::config() }
 }
 
 /// One client in shared memory.
@@ -82,7 +84,8 @@ impl Client {
     }
 
     fn ask(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
-        let frame = self.frame(requests);
+        let requests = numbered(requests);
+        let frame = self.frame(&requests);
         self.write(&frame);
         let mut answers = Vec::new();
         while answers.len() < requests.len() {
@@ -90,7 +93,7 @@ impl Client {
             assert_eq!((header.session, header.answered), (self.session, self.number));
             answers.extend(more);
         }
-        answers
+        in_order(&requests, answers)
     }
 }
 
@@ -164,6 +167,33 @@ fn a_client_that_does_not_read_is_held_back_and_loses_nothing() {
     }
     assert!(whole > 0 && client.end.receive().unwrap().is_none());
     assert_eq!(client.ask(&[get(b"k")])[0].value.len(), 10_000);
+}
+
+/// Clients ask for more than half of what replies may hold, and read nothing; another one reads.
+#[test]
+fn replies_that_are_not_read_are_booked_until_their_clients_are_closed() {
+    let server = TestServer::with(config("stuck"));
+    let budget = std::sync::Arc::clone(server.server().shared().buffer_budget());
+    let kind = budget::Kind::Replies;
+    let mut reader = Client::connect(&server);
+    reader.ask(&[set(b"k", &[5; 10_000])]);
+    let mut others = [0; 4].map(|_| Client::connect(&server));
+    let gets = vec![get(b"k"); 26];
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while totals(&server).shm_clients == 5 {
+        assert!(std::time::Instant::now() < deadline, "none is closed");
+        for client in &mut others {
+            loop {
+                let frame = client.frame(&gets);
+                if !client.end.write(&frame).is_ok_and(|is_written| is_written) {
+                    break;
+                }
+            }
+            client.end.publish();
+        }
+        assert_eq!(reader.ask(&[get(b"k")])[0].status, Status::Ok);
+        assert!(budget.kind_bytes(kind) <= budget.kind_limit_bytes(kind));
+    }
 }
 
 #[test]
@@ -256,7 +286,7 @@ fn clients_that_send_no_request_keep_out_no_other() {
 #[test]
 fn a_path_that_cannot_be_is_said_at_the_start() {
     let shm = Some(PathBuf::from("/nowhere/at/all"));
-    let error = Server::start(Config { shm, ..crate::support::config() }).err().unwrap();
+    let error = Server::start(Config { shm, ..super::support::config() }).err().unwrap();
     assert!(error.to_string().starts_with("--shm /nowhere/at/all: "), "{error}");
 }
 

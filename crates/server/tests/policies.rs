@@ -3,8 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::support::native::{Peer, get, set};
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
-use server::{Config, Dispatch, Policies, Server, SizeThreshold, StartError, WritePolicy};
+use server::{
+    Config, Dispatch, IndexKind, Policies, Server, SizeThreshold, StartError, WritePolicy,
+};
+use wire::native::{
+    Direction, Items, Op, Range, RangeItems, Request, RequestId, Status, SteeringId, Want,
+};
 
 const DISPATCHES: [&str; 8] =
     ["key-hash", "any", "jbsq:1", "jbsq:2", "round-robin", "hand-off:1", "steal", "size-aware"];
@@ -53,6 +59,18 @@ fn for_each_case(check: impl Fn(&TestServer)) {
         }
     }
     assert_eq!(started_count, 79, "of 96 combinations");
+}
+
+/// The same with a native port.
+fn for_each_native_case(check: impl Fn(&TestServer)) {
+    for Case { name, config } in cases() {
+        let config = Config { native: Some(([127, 0, 0, 1], 0).into()), ..config };
+        let Ok(server) = Server::start(config) else { continue };
+        println!("{name}");
+        let server = TestServer::around(server);
+        check(&server);
+        assert!(server.stop(PATIENCE), "{name}: everything is drained");
+    }
 }
 
 /// Reads and writes of few keys and what they answer, for one client alone on its keys.
@@ -267,6 +285,112 @@ fn a_client_is_killed_in_the_middle_of_its_pipeline() {
     }
 }
 
+/// Messages of one frame take effect in their order per key, whichever workers execute them.
+#[test]
+fn frames_of_native_clients_see_their_own_writes() {
+    for_each_native_case(|server| {
+        let mut peers = [0, 1, 2].map(|steering| {
+            let mut peer = Peer::connect(server);
+            peer.steering = SteeringId(steering);
+            peer
+        });
+        for round in 0..12 {
+            for (number, peer) in peers.iter_mut().enumerate() {
+                let keys: Vec<String> =
+                    (0..6).map(|key| format!("{number}:{}", key * round % 5)).collect();
+                let mut requests = Vec::new();
+                for key in &keys {
+                    let key = key.as_bytes();
+                    requests.extend([get(key), get(key), set(key, b"7"), get(key)]);
+                    requests.extend([incr(key, 3), get(key)]);
+                    requests.extend([append(key, b"0"), get(key), delete(key), get(key)]);
+                }
+                let answers = peer.ask(&requests);
+                for of_key in answers.chunks(10) {
+                    let told: Vec<_> =
+                        of_key.iter().map(|it| (it.status, it.number, &it.value[..])).collect();
+                    let want: [(Status, Option<i64>, &[u8]); 10] = [
+                        (Status::Miss, None, b""),
+                        (Status::Miss, None, b""),
+                        (Status::Ok, None, b""),
+                        (Status::Ok, None, b"7"),
+                        (Status::Ok, Some(10), b""),
+                        (Status::Ok, None, b"10"),
+                        (Status::Ok, Some(3), b""),
+                        (Status::Ok, None, b"100"),
+                        (Status::Ok, None, b""),
+                        (Status::Miss, None, b""),
+                    ];
+                    assert_eq!(told, want);
+                }
+            }
+        }
+    });
+}
+
+/// Under EREW one worker executes all requests on a key, whichever worker receives them.
+#[test]
+fn requests_of_native_clients_on_a_key_are_executed_by_its_owner() {
+    let server = TestServer::with(Config {
+        native: Some(([127, 0, 0, 1], 0).into()),
+        threads: 3,
+        policies: Policies::new(WritePolicy::Erew, Dispatch::KeyHash),
+        ..config()
+    });
+    for steering in 0..3 {
+        let mut peer = Peer::connect(&server);
+        peer.steering = SteeringId(steering);
+        for _ in 0..20 {
+            peer.ask(&[set(b"k", b"v"), get(b"k")]);
+        }
+    }
+    let shared = server.server().shared();
+    let executed = |worker| {
+        let forwardings = &shared.counters(worker).forwardings;
+        forwardings.served.get() + forwardings.direct.get()
+    };
+    let mut of_workers = [0, 1, 2].map(executed);
+    of_workers.sort_unstable();
+    assert_eq!(of_workers, [0, 0, 120]);
+    let forwardings = shared.totals().forwardings;
+    assert_eq!((forwardings.sent, forwardings.served, forwardings.direct), (80, 80, 40));
+}
+
+/// Under two layers the threads that poll walk no range of a native client.
+#[test]
+fn ranges_of_native_clients_are_walked_by_executors() {
+    let server = TestServer::with(Config {
+        native: Some(([127, 0, 0, 1], 0).into()),
+        threads: 3,
+        cr_threads: Some(1),
+        index: IndexKind::Tree,
+        ..config()
+    });
+    let mut peer = Peer::connect(&server);
+    for key in 0..20 {
+        peer.ask(&[set(format!("k{key:02}").as_bytes(), b"v")]);
+    }
+    let range = Op::Range(Range {
+        start: std::ops::Bound::Included(b"k00"),
+        end: std::ops::Bound::Unbounded,
+        direction: Direction::Forward,
+        items: RangeItems::Whole,
+        item_limit: 7,
+    });
+    let before = server.server().shared().totals().forwardings;
+    for _ in 0..30 {
+        let answers = peer.ask(&[native(range), get(b"k01")]);
+        let keys = Items::new(&answers[0].value);
+        assert_eq!(keys.count(), 7);
+    }
+    let shared = server.server().shared();
+    let after = shared.totals().forwardings;
+    assert_eq!((after.served - before.served, after.direct), (60, 0));
+    let served = |worker| shared.counters(worker).forwardings.served.get();
+    assert!(served(0) == 0 && served(1) > 15 && served(2) > 15, "executors take turns");
+    assert!(server.stop(PATIENCE));
+}
+
 #[test]
 fn forwardings_are_counted() {
     let server = TestServer::with(routed().remove(0));
@@ -367,4 +491,20 @@ fn writes_that_meet_at_the_write_table_are_counted() {
         std::thread::yield_now();
     }
     assert!(server.stop(PATIENCE));
+}
+
+fn native(op: Op<'_>) -> Request<'_> {
+    Request { id: RequestId::Free(0), want: Want::PLAIN, op }
+}
+
+fn incr(key: &[u8], delta: i64) -> Request<'_> {
+    native(Op::Incr { key, delta })
+}
+
+fn append<'a>(key: &'a [u8], value: &'a [u8]) -> Request<'a> {
+    native(Op::Append { key, value })
+}
+
+fn delete(key: &[u8]) -> Request<'_> {
+    native(Op::Delete { key, version: None })
 }

@@ -14,6 +14,10 @@ macro_rules! suites {
         mod hardship;
         #[path = "memcached.rs"]
         mod memcached;
+        #[path = "native.rs"]
+        mod native;
+        #[path = "native_shm.rs"]
+        mod native_shm;
         #[path = "pause.rs"]
         mod pause;
         #[path = "resp.rs"]

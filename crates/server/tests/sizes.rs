@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use dispatch::sizes;
 
+use crate::support::native::{Peer, get, set};
 use crate::support::{Client, PATIENCE, TestServer, bulk, command, config, pattern};
 use server::{Config, Dispatch, Policies, Poll, Shared, SizeThreshold, WritePolicy};
+use wire::native::SteeringId;
 
 const THRESHOLD_BYTES: u64 = 10_000;
 
@@ -343,6 +345,34 @@ fn one_request_in_so_many_is_counted() {
         assert!(counted.iter().all(|class| class.size_max_bytes < 100), "{counted:?}");
         assert!(server.stop(PATIENCE));
     }
+}
+
+/// Native clients' requests count as all others, and sets of large values go to large workers.
+#[test]
+fn sizes_of_native_requests_are_counted_and_decide() {
+    let server = TestServer::with(Config {
+        threads: 2,
+        native: Some(([127, 0, 0, 1], 0).into()),
+        size_threshold: SizeThreshold::Static { bytes: 100 },
+        ..size_aware(WritePolicy::Crcw, None)
+    });
+    let large = pattern(500);
+    for steering in 0..2 {
+        let mut peer = Peer::connect(&server);
+        peer.steering = SteeringId(steering);
+        for _ in 0..50 {
+            peer.ask(&[set(b"large", &large), set(b"small", b"1"), get(b"small")]);
+        }
+    }
+    let counted = sizes::sum(server.server().shared().size_counts());
+    let sum = |is_large: bool| {
+        let of = counted.iter().filter(|class| (class.size_min_bytes > 100) == is_large);
+        of.map(|class| class.requests).sum::<u32>()
+    };
+    assert_eq!((sum(false), sum(true)), (200, 100), "{counted:?}");
+    let served = |worker| server.server().shared().counters(worker).forwardings.served.get();
+    assert_eq!((served(0), served(1)), (0, 50), "the large worker executes the sets");
+    assert!(server.stop(PATIENCE));
 }
 
 /// With `auto`, the first epoch with requests says where small ends, and two in a row which workers

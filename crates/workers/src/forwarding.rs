@@ -29,7 +29,3 @@ mod loans;
 mod routed;
 
 pub use routed::Routed;
-
-/// Where sizes do not matter yet, those of one batch in so many are counted: for the plan with
-/// which a trial of size-aware policies begins.
-const COUNTED_BATCH: u64 = 16;

@@ -339,6 +339,10 @@ impl<E: Home, P: Poller> Worker<E, P> {
         if !self.engine.lie_down() {
             return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
         }
+        if E::ROUTES && self.native.as_ref().is_some_and(|it| it.has_forwarded(&self.core)) {
+            self.engine.get_up();
+            return self.poller.wait(&mut self.ready, Some(Duration::ZERO));
+        }
         self.polling.note_sleep();
         self.engine.own_session().park(); // I3.
         let waited = self.poller.wait(&mut self.ready, Some(sleep_max));
@@ -444,13 +448,7 @@ impl<E: Home, P: Poller> Worker<E, P> {
                 self.resumable = resumable;
             }
         }
-        self.polling.has_served_queues = false;
-        self.has_native_work = false;
-        if let Some(native) = &mut self.native {
-            self.polling.has_served_queues = native.serve_shm(&mut self.engine, &self.core);
-            let is_due = native.serve_due(&mut self.engine, &self.core);
-            self.has_native_work = native.send_unsent(&self.core) || is_due;
-        }
+        native::turn(self);
         if E::ROUTES {
             self.polling.has_served_queues |= self.engine.turn(&mut self.core);
             if self.engine.take_has_stolen() {

@@ -174,3 +174,28 @@ def test_only_clients_with_the_key_are_heard(tmp_path):
             assert client.get("k") == b"v"
     finally:
         running.stop()
+
+
+def test_writes_that_another_worker_executed_are_on_the_disk_when_they_are_answered(tmp_path):
+    flags = (
+        "--mode", "store", "--data-dir", str(tmp_path), "--durability", "fsync",
+        "--write-policy", "erew", "--dispatch", "key-hash",
+    )
+    server = servers.start(*flags, native=f"{servers.HOST}:0", threads="3")
+    with NativeWire(server.native_port) as peer:
+        assert peer.push(b"long", b"v" * 5000).status == OK
+        first = peer.next_write
+        for start in range(0, 200, 20):
+            writes = (
+                request(SET, b"k%d" % number, b"%d" % number, flags=native.ONCE, number=first + number)
+                for number in range(start, start + 20)
+            )
+            assert {reply.status for reply in peer.exchange(*writes)} == {OK}
+        server.process.kill()
+        server.process.wait()
+    server = servers.start(*flags, native=f"{servers.HOST}:0", threads="3")
+    with NativeWire(server.native_port) as peer:
+        for number in range(200):
+            assert peer.read(GET, b"k%d" % number).value == b"%d" % number
+        assert peer.get_whole(b"long") == b"v" * 5000
+    assert server.stop() == 0

@@ -50,8 +50,8 @@ const ARROWS: [(&str, &str); 38] = [
     ),
     (
         "native",
-        "cluster landing store wire host counters budget config commands sessions replication \
-         runtime",
+        "cluster landing policy store wire host counters budget config commands sessions \
+         replication runtime",
     ),
     (
         "workers",

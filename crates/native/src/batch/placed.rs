@@ -169,7 +169,8 @@ impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
         while !requests.is_empty() {
             let counters = self.core.counters();
             let work = &self.core.native_work;
-            let mut answers = Answers { pendings, origins, out: &mut self.out, counters, work };
+            let (out, sizes) = (&mut self.out, None);
+            let mut answers = Answers { pendings, sizes, origins, out, counters, work };
             match self.engine.execute_apart(self.core.now, (slot, requests), &mut answers) {
                 Apart::Done { count } => {
                     (requests, pendings) = (&requests[count..], &pendings[count..]);

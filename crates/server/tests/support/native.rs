@@ -93,6 +93,24 @@ pub fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Request<'a> {
     Request { id: RequestId::Free(0), want: Want::PLAIN, op: Op::Set(set) }
 }
 
+/// The same requests; those that may be executed again are numbered by their places.
+pub fn numbered<'r>(requests: &[Request<'r>]) -> Vec<Request<'r>> {
+    let number = |(place, request): (usize, &Request<'r>)| match request.id {
+        RequestId::Free(_) => Request { id: RequestId::Free(place as u32), ..*request },
+        RequestId::Once(_) => *request,
+    };
+    requests.iter().enumerate().map(number).collect()
+}
+
+/// The answers in the order of their requests: replies come in any order.
+pub fn in_order(requests: &[Request<'_>], mut answers: Vec<Answer>) -> Vec<Answer> {
+    let mut take = |request: &Request<'_>| {
+        let place = answers.iter().position(|answer| answer.id == request.id);
+        answers.remove(place.expect("each request has an answer"))
+    };
+    requests.iter().map(&mut take).collect()
+}
+
 /// Writes requests into one frame.
 pub fn requests_frame(header: Header, key: Option<&TagKey>, requests: &[Request<'_>]) -> Vec<u8> {
     let mut bytes = vec![0; 16 << 10];
@@ -247,19 +265,13 @@ impl Peer {
 
     /// Sends one frame and gets an answer to each of its requests, in their order.
     pub fn ask(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
-        let number_of = |id: RequestId| match id {
-            RequestId::Free(_) => None,
-            RequestId::Once(number) => Some(number),
-        };
-        self.send(requests);
+        let requests = numbered(requests);
+        self.send(&requests);
         let mut answers = Vec::new();
         while answers.len() < requests.len() {
             answers.extend(self.receive());
         }
-        for (request, answer) in requests.iter().zip(&answers) {
-            assert_eq!(number_of(request.id), number_of(answer.id));
-        }
-        answers
+        in_order(&requests, answers)
     }
 
     /// The same where frames may be lost: asks again until there is an answer.

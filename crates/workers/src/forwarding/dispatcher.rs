@@ -20,6 +20,7 @@
 //! | offers to thieves, to large workers | `offering`, `helped` |
 //! | requests at the control thread | `replicated` |
 //! | the batch in the making | `direct::Here` |
+//! | requests of native clients, which need no ticket | `picking` |
 //!
 //! Replies are put out by `deliver`.
 //!
@@ -33,12 +34,13 @@
 //!     request that came back, because its item is large or no large worker took it, is parked with
 //!     others of its connection behind it.
 //! I4: the router's `finish` is called once for each ticket that was sent, with the request that
-//!     the router was asked about. Requests that stay here have no ticket (`direct`).
+//!     the router was asked about. Requests that stay here have no ticket (`direct`), and those of
+//!     native clients have none (`picking`).
 //! I5: a ring has room for all request slots of its dispatcher, so a push always succeeds.
 //!
 //! # Limits
-//! 1024 requests in flight per dispatcher and 256 per connection; beyond that, connections are not
-//! parsed, and so not read, until some requests are done (K18).
+//! 1024 requests of connections in flight per dispatcher and 256 per connection; beyond that,
+//! connections are not parsed, and so not read, until some requests are done (K18).
 //!
 //! # Changes of roles
 //! A parked dispatcher gives out no tickets. Once all tickets are free, the dispatcher continues
@@ -50,6 +52,7 @@ mod direct;
 mod helped;
 mod offering;
 mod parking;
+mod picking;
 mod pins;
 mod receive_buffers;
 mod replicated;
@@ -129,6 +132,8 @@ pub(super) struct Dispatcher {
     holders: Vec<usize>,
     /// Set at a node of a cluster.
     replicated: Option<Box<replicated::Replicated>>,
+    /// Requests of native clients that were picked and are not settled.
+    picked_count: usize,
 }
 
 impl Dispatcher {
@@ -165,6 +170,7 @@ impl Dispatcher {
             pins: pins::Pins::default(),
             holders: Vec::new(),
             replicated: None,
+            picked_count: 0,
         };
         dispatcher.ask_once();
         dispatcher
@@ -180,9 +186,9 @@ impl Dispatcher {
         self.is_parked = true;
     }
 
-    /// Whether every ticket is free: no request is in flight and no connection waits.
+    /// Whether no request is in flight, of connections or of native clients.
     pub fn is_drained(&self) -> bool {
-        self.tickets.are_all_free()
+        self.tickets.are_all_free() && self.picked_count == 0
     }
 
     /// Gives out tickets again.
@@ -359,12 +365,7 @@ impl Dispatcher {
                 true
             }
             Route::Busy(why) => {
-                let counters = &core.counters().forwardings;
-                match why {
-                    Busy::QueuesFull => counters.queues_full.add(1),
-                    Busy::WriteTableFull => counters.write_table_full.add(1),
-                    Busy::HeldElsewhere => counters.held_elsewhere.add(1),
-                }
+                count_busy(core, why);
                 false
             }
         }
@@ -501,7 +502,7 @@ impl Dispatcher {
         }
         // With no request in flight, no completion would come for the connections left over now.
         let count = match self.tickets.free_count().saturating_sub(REQUEST_SLOTS_RESERVED) {
-            _ if self.is_drained() => self.short.len(),
+            _ if self.tickets.are_all_free() => self.short.len(),
             count => count,
         };
         for _ in 0..count {
@@ -614,5 +615,15 @@ impl Dispatcher {
         let plan = self.by_size.as_ref()?.plan()?;
         // Otherwise it is for another division of the threads, which has not reached this one yet.
         (plan.worker_count == self.plan.executors).then_some(&**plan)
+    }
+}
+
+/// Counts that the router has found no worker.
+fn count_busy(core: &Core, why: Busy) {
+    let counters = &core.counters().forwardings;
+    match why {
+        Busy::QueuesFull => counters.queues_full.add(1),
+        Busy::WriteTableFull => counters.write_table_full.add(1),
+        Busy::HeldElsewhere => counters.held_elsewhere.add(1),
     }
 }

@@ -94,6 +94,11 @@ impl Executor {
         self.stealing.take_up(&turn.plan, own);
     }
 
+    /// Whether large items have workers of their own now.
+    pub fn tells_sizes(&self) -> bool {
+        self.sizing.tells_sizes()
+    }
+
     /// Whether there is a request to execute.
     #[inline]
     pub fn has_work(&mut self, own: WorkerId) -> bool {

@@ -28,7 +28,9 @@ use replication::replicate::{
     has_writes,
 };
 use runtime::core::Core;
-use runtime::engine::{Asked, Asking, Away, Engine, Home, RunToCompletion, Sending};
+use runtime::engine::{
+    Asked, Asking, Away, Engine, Home, Picked, Picking, RunToCompletion, Sending,
+};
 use runtime::mailbox::Control;
 use runtime::reply_sink::ReplySink;
 use runtime::shared::Shared;
@@ -319,6 +321,34 @@ impl Engine for Routed {
     #[inline]
     fn send(&mut self, core: &mut Core, sending: Sending<'_>, away: Away) {
         self.dispatcher().send(core, sending, away);
+    }
+
+    fn tells_sizes(&self) -> bool {
+        self.executor.tells_sizes()
+    }
+
+    fn can_pick(&self) -> bool {
+        self.is_routing && self.dispatcher.as_ref().is_some_and(Dispatcher::can_pick)
+    }
+
+    #[inline]
+    fn pick(&mut self, core: &Core, picking: Picking<'_>) -> Option<Picked> {
+        self.dispatcher().pick(core, picking)
+    }
+
+    fn pick_for_range(&mut self) -> Option<Picked> {
+        self.dispatcher().pick_for_range()
+    }
+
+    #[inline]
+    fn settle_picked(&mut self, picked: &Picked) {
+        self.dispatcher().settle_picked(picked);
+    }
+
+    fn wake_sleeping(&self, core: &Core, thread: usize) {
+        if thread != self.own.index() && self.fabric.bells[thread].must_ring() {
+            core.shared.wake(thread);
+        }
     }
 
     fn say(&mut self, core: &mut Core, slot: usize, encode: &mut dyn FnMut(&mut Vec<u8>)) {

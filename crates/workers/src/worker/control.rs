@@ -182,7 +182,7 @@ pub(super) fn start_draining<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     worker.listeners.close(&mut worker.poller);
     worker.shm_door = None;
     (worker.polling.has_served_queues, worker.has_native_work) = (false, false);
-    if let Some(mut native) = worker.native.take() {
+    if let Some(native) = &mut worker.native {
         native.drain(&mut worker.engine, &worker.core);
     }
     udp::close(worker);

@@ -50,6 +50,21 @@ pub(super) fn serve<E: Home, P: Poller>(worker: &mut Worker<E, P>, ready: &[Read
     }
 }
 
+/// Serves clients in shared memory, what workers have forwarded to one another, and ports that are
+/// due whatever the poller reports.
+#[inline]
+pub(super) fn turn<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
+    (worker.polling.has_served_queues, worker.has_native_work) = (false, false);
+    let Some(native) = &mut worker.native else { return };
+    worker.polling.has_served_queues = native.serve_shm(&mut worker.engine, &worker.core);
+    if E::ROUTES {
+        worker.polling.has_served_queues |=
+            native.serve_forwarded(&mut worker.engine, &worker.core);
+    }
+    let is_due = native.serve_due(&mut worker.engine, &worker.core);
+    worker.has_native_work = native.send_unsent(&worker.core) || is_due;
+}
+
 /// Accepts the waiting clients in shared memory, and hands each to the worker whose turn it is.
 fn admit_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     for _ in 0..ADMIT_MAX {
@@ -85,7 +100,9 @@ fn pause_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>, pause: Duration) {
 
 /// Serves a client in shared memory from now on.
 pub(super) fn adopt_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>, guest: ShmGuest) {
-    let Some(native) = &mut worker.native else { return };
+    let Some(native) = worker.native.as_mut().filter(|native| !native.is_draining()) else {
+        return;
+    };
     let Some(slot) = native.adopt(guest) else { return };
     poll_shm(worker, slot);
 }
@@ -96,6 +113,7 @@ pub(super) fn receive_shm<E: Home, P: Poller>(worker: &mut Worker<E, P>) {
     let is_dispatcher = worker.roles.is_dispatcher();
     for client in std::mem::take(&mut worker.roles.shm_arrivals) {
         match &mut worker.native {
+            Some(native) if native.is_draining() => {}
             Some(native) if is_dispatcher => {
                 let slot = native.take_in_shm(*client);
                 poll_shm(worker, slot);

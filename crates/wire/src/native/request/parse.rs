@@ -22,6 +22,12 @@ impl<'a> Requests<'a> {
     pub fn new(body: &'a [u8]) -> Requests<'a> {
         Requests { rest: body }
     }
+
+    /// The bytes behind the last request.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
 }
 
 impl<'a> Iterator for Requests<'a> {

@@ -43,7 +43,7 @@ use commands::work::BATCH_REQUESTS_MAX;
 use dispatch::hot::HotTracker;
 use dispatch::lanes::request_slot::RequestSlots;
 use dispatch::sizes::LENT_BYTES_MIN;
-use policy::size_class::WorkerSizes;
+use policy::size_class::{COUNTED_BATCH, WorkerSizes};
 use policy::{Access, Route, RouteRequest};
 use runtime::core::Core;
 use runtime::engine::{Asked, Asking, Away};
@@ -53,7 +53,7 @@ use store::pin::{PinnedValue, Pins};
 use store::request::{Item, Op, Outcome, Request, Sink};
 
 use super::{Dispatcher, NO_TICKET, State, Ticket, deliver, replicated};
-use crate::forwarding::{COUNTED_BATCH, executor};
+use crate::forwarding::executor;
 
 const FILTER_WORDS: usize = 8;
 
@@ -299,7 +299,7 @@ impl Dispatcher {
     }
 
     #[inline]
-    fn is_hot_read(&self, question: &RouteRequest, hash: KeyHash) -> bool {
+    pub(super) fn is_hot_read(&self, question: &RouteRequest, hash: KeyHash) -> bool {
         question.access == Access::Read && self.hot.as_ref().is_some_and(|hot| hot.is_hot(hash))
     }
 
@@ -351,6 +351,16 @@ impl Dispatcher {
         here.places.push(Place { request_index: asking.batch_len, ticket: index });
     }
 
+    /// The worker that counts as the receiver of a request.
+    #[inline]
+    pub(super) fn receiver(&mut self) -> WorkerId {
+        self.own_worker.unwrap_or_else(|| {
+            // Under two layers no receiving thread executes: the executors take turns.
+            self.next_receiver = (self.next_receiver + 1) % self.plan.executors as u16;
+            WorkerId(self.next_receiver)
+        })
+    }
+
     /// The question for the router.
     #[inline]
     pub(super) fn question(&mut self, request: &Request<'_, Rmw<'_>>) -> RouteRequest {
@@ -359,11 +369,7 @@ impl Dispatcher {
             Op::Set(set) => (Access::Write, Some((request.key.len() + set.value.len()) as u64)),
             Op::Delete | Op::Update(_) => (Access::Write, None),
         };
-        let received_by = self.own_worker.unwrap_or_else(|| {
-            // Under two layers no receiving thread executes: the executors take turns.
-            self.next_receiver = (self.next_receiver + 1) % self.plan.executors as u16;
-            WorkerId(self.next_receiver)
-        });
+        let received_by = self.receiver();
         let partition = request.hash.partition(self.partition_bits);
         RouteRequest { partition, access, size_bytes, received_by }
     }

@@ -35,14 +35,13 @@ use dispatch::lanes::Turn;
 use dispatch::lanes::request_slot::Verdict;
 use dispatch::sizes::PlanReader;
 use policy::Helping;
-use policy::size_class::{SizePlan, WorkerSizes};
+use policy::size_class::{COUNTED_BATCH, SizePlan, WorkerSizes};
 use runtime::core::Core;
 use runtime::engine::{Engine, RunToCompletion};
 use store::pin::Pins;
 use store::request::{Op, Outcome, Request, Sink};
 
 use super::{RequestSlot, execute};
-use crate::forwarding::COUNTED_BATCH;
 use crate::forwarding::ahead::RequestSlots;
 
 /// One executor's size state; empty unless the dispatch considers sizes.
@@ -83,6 +82,11 @@ impl Sizing {
             own.index().checked_sub(plan.first_executor).filter(|_| plan.is_executor(own.index()));
         self.worker = worker.map(|worker| WorkerId(worker as u16));
         self.worker_count = plan.executors;
+    }
+
+    /// Whether large items have workers of their own now.
+    pub fn tells_sizes(&self) -> bool {
+        self.tells_sizes
     }
 
     /// All threads act by the latest turn: requests that were sent before it are done.
