@@ -36,10 +36,12 @@
 mod controller;
 mod cost;
 mod histogram;
+mod pollers;
 
 pub use controller::{SizeController, SizeOptions, Threshold};
 pub use cost::{Cost, PACKET_PAYLOAD_MAX_BYTES};
 pub use histogram::{SizeCount, WorkerSizes};
+pub use pollers::{HandOver, Pollers};
 
 use base::{PartitionId, WorkerId};
 

@@ -347,6 +347,39 @@ fn one_request_in_so_many_is_counted() {
     }
 }
 
+/// A worker that serves large items alone has no connections (Minos §3), and gets some again when
+/// it serves small ones.
+#[test]
+fn connections_are_at_the_workers_of_small_items() {
+    let server = TestServer::with(Config { threads: 2, ..size_aware(WritePolicy::Crcw, None) });
+    let shared = server.server().shared();
+    let large = pattern(200_000);
+    let mut clients: Vec<Client> = (0..24).map(|_| server.resp()).collect();
+    clients[0].ask(command(&[b"SET", b"large", &large]), "+OK\r\n");
+    let at_large = || shared.clients().list().iter().filter(|it| it.worker().0 == 1).count();
+    let start = Instant::now();
+    while shared.sizes().unwrap().plan().large_workers() == 0 || at_large() > 0 {
+        assert!(start.elapsed() < PATIENCE, "{:?} {}", shared.sizes().unwrap().plan(), at_large());
+        for client in &mut clients {
+            client.ask("SET small 1\r\nGET small\r\n", "+OK\r\n$1\r\n1\r\n");
+            client.ask("GET large\r\n", bulk(&large));
+        }
+    }
+    // A new one is handed on.
+    let mut new: Vec<Client> = (0..8).map(|_| server.resp()).collect();
+    let start = Instant::now();
+    while at_large() > 0 {
+        assert!(start.elapsed() < PATIENCE);
+        new.iter_mut().for_each(|client| client.ask("GET small\r\n", "$1\r\n1\r\n"));
+    }
+    let start = Instant::now();
+    while shared.sizes().unwrap().plan().large_workers() > 0 || at_large() == 0 {
+        assert!(start.elapsed() < PATIENCE, "{:?} {}", shared.sizes().unwrap().plan(), at_large());
+        new.iter_mut().for_each(|client| client.ask("GET small\r\n", "$1\r\n1\r\n"));
+    }
+    assert!(server.stop(PATIENCE));
+}
+
 /// Native clients' requests count as all others, and sets of large values go to large workers.
 #[test]
 fn sizes_of_native_requests_are_counted_and_decide() {

@@ -615,6 +615,9 @@ impl<E: Home, P: Poller> Worker<E, P> {
             if let Some(udp) = &mut self.udp {
                 udp.keep_house(&self.core);
             }
+            if E::ROUTES && self.core.shared.sizes().is_some() {
+                roles::divide_by_size(self, now);
+            }
         }
         starve::feed(self, now);
         if !self.lingering.is_empty() {

@@ -15,11 +15,13 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use base::roles::{Facts, Member, RolePlan, Step};
 use config::Poll;
 use dispatch::lanes::PublishedRoles;
 use host::poller::Poller;
+use policy::size_class::{HandOver, Pollers};
 use runtime::connection::{Connection, Ending, InBulk};
 use runtime::engine::Home;
 use runtime::mailbox::Control;
@@ -43,6 +45,11 @@ pub(super) struct Roles {
     pub shm_arrivals: Vec<Box<ShmClient>>,
     /// Counts handed-over connections, so that their targets take turns.
     next_target: usize,
+    /// Which workers have connections, where sizes decide it.
+    pollers: Pollers,
+    /// So many of the connections still go to these workers for that reason.
+    parting: (usize, Range<usize>),
+    began_at: Instant,
 }
 
 impl Roles {
@@ -51,6 +58,9 @@ impl Roles {
         Roles {
             own,
             member: Member::new(*published.plan()),
+            pollers: Pollers::new(published.plan().threads),
+            parting: (0, 0..0),
+            began_at: Instant::now(),
             published,
             arrivals: Vec::new(),
             shm_arrivals: Vec::new(),
@@ -155,6 +165,9 @@ fn take_up<E: Home, P: Poller>(
         hand_over_from(worker, slot, &targets);
     }
     let before = std::mem::replace(&mut worker.roles.published, Arc::clone(latest));
+    if before.plan().threads != plan.threads {
+        (worker.roles.pollers, worker.roles.parting) = (Pollers::new(plan.threads), (0, 0..0));
+    }
     let role = |plan: &RolePlan| (plan.is_dispatcher(own), plan.is_executor(own));
     if role(before.plan()) != role(&plan) {
         worker.core.counters().forwardings.role_changes.add(1);
@@ -169,6 +182,61 @@ fn take_up<E: Home, P: Poller>(
         // All workers look once more, and settle.
         worker.core.shared.wake_all();
     }
+}
+
+/// Connections that one step of housekeeping hands over because of their worker's size, at most.
+const BY_SIZE_MAX: usize = 32;
+
+/// Hands connections over to the workers of small items, as the plan of sizes has them now, or
+/// shares them with one that serves small items again (`policy::size_class`). A connection that
+/// waits for a reply, or has one under way, stays until a later step.
+pub(super) fn divide_by_size<E: Home, P: Poller>(worker: &mut Worker<E, P>, now: Instant) {
+    let plan = *worker.roles.member.plan();
+    let is_busy = worker.is_draining || worker.roles.is_moving() || worker.core.flushing.is_on();
+    if plan.has_two_layers() || is_busy {
+        return;
+    }
+    let small_workers = worker.engine.size_plan().map_or(plan.threads, |sizes| sizes.small_workers);
+    let now_ns = now.duration_since(worker.roles.began_at).as_nanos() as u64;
+    let slots = worker.core.connections.slots();
+    let own = worker.roles.own;
+    if let Some(hand_over) = worker.roles.pollers.step(small_workers, own, now_ns) {
+        let HandOver { numerator, denominator, targets } = hand_over;
+        worker.roles.parting = (slots.len() * numerator / denominator, targets);
+    }
+    let (left, targets) = worker.roles.parting.clone();
+    let count = left.min(BY_SIZE_MAX);
+    if count == 0 {
+        return;
+    }
+    let idle = |slot: &usize| is_idle(&worker.core.connections[*slot]);
+    let leaving: Vec<usize> = slots.into_iter().filter(idle).take(count).collect();
+    if leaving.is_empty() || !worker.core.shared.roles().transit.try_begin() {
+        return;
+    }
+    worker.roles.parting.0 -= leaving.len();
+    for slot in leaving {
+        hand_over_from(worker, slot, &targets);
+    }
+    worker.core.shared.roles().transit.end();
+}
+
+/// Whether nothing of a connection is under way at its worker.
+fn is_idle(connection: &Connection) -> bool {
+    connection.ending == Ending::Open
+        && connection.exchange.is_none()
+        && connection.awaiting.is_empty()
+        && connection.awaiting.may_go_on()
+        && connection.output.is_empty()
+        && connection.input.held.is_empty()
+        && connection.is_between_replies()
+        && connection.in_bulk
+            == (InBulk { is_limited: connection.in_bulk.is_limited, ..InBulk::default() })
+        && !connection.is_lent
+        && !connection.is_touched
+        && !connection.is_starved
+        && !connection.is_held
+        && !connection.input_ended
 }
 
 /// Hands one of this worker's connections over to one of `targets`.
