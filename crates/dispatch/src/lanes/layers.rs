@@ -36,6 +36,10 @@ pub type Decider = Box<dyn Router + Send>;
 /// question.
 const MOVABLE_THREADS_MIN: usize = 4;
 
+/// Writes of a held partition are balanced while their writer has more than so many batches of one
+/// dispatcher: one that it works on, and one that waits.
+const HOLDER_BATCHES_MAX: u32 = 2;
+
 /// Bytes of one entry of the write table.
 const ENTRY_BYTES: u64 = 8;
 
@@ -197,6 +201,7 @@ impl Layers {
                 batch: config.batch as u32,
                 executes: !plan.has_two_layers(),
                 bound_unit,
+                holder_depth_max: HOLDER_BATCHES_MAX * config.batch as u32,
                 table: table.for_another_dispatcher(),
                 plan: Arc::clone(&sizes),
             };

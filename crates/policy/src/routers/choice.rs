@@ -37,6 +37,9 @@ pub struct Choice {
     pub bound_unit: u32,
     /// The requests that a worker gathers, or a thief reads from a receive queue, at once.
     pub batch: u32,
+    /// The longest queue of a partition's writer to which d-CREW still sends writes; `u32::MAX`:
+    /// any, as in C-4.
+    pub holder_depth_max: u32,
     /// This dispatcher's handle on the write table; used by d-CREW.
     pub table: WriteTable,
     /// The plan until the first epoch ends; used by the size-aware dispatch.
@@ -113,18 +116,25 @@ impl Choice {
     }
 
     fn open_dcrew<U: UseRouter>(self, user: U) -> Result<U::Output, NotTogether> {
+        let depth_max = self.holder_depth_max;
         match self.dispatch {
-            Dispatch::KeyHash => Ok(user.with(DCrew::over(KeyHash, self.table))),
-            Dispatch::Any => Ok(user.with(DCrew::over(AnyWorker, self.table))),
-            Dispatch::Jbsq(bound) => Ok(user.with(DCrew::new(self.bound_of(bound), self.table))),
+            Dispatch::KeyHash => Ok(user.with(DCrew::over(KeyHash, self.table).bounded(depth_max))),
+            Dispatch::Any => Ok(user.with(DCrew::over(AnyWorker, self.table).bounded(depth_max))),
+            Dispatch::Jbsq(bound) => {
+                let dcrew = DCrew::new(self.bound_of(bound), self.table);
+                Ok(user.with(dcrew.bounded(depth_max)))
+            }
             Dispatch::RoundRobin => {
-                Ok(user.with(DCrew::over(RoundRobin::new(self.dispatcher), self.table)))
+                let dcrew = DCrew::over(RoundRobin::new(self.dispatcher), self.table);
+                Ok(user.with(dcrew.bounded(depth_max)))
             }
             Dispatch::HandOff(workers) => {
                 let hand_off = self.hand_off(workers)?;
-                Ok(user.with(DCrew::over(hand_off, self.table)))
+                Ok(user.with(DCrew::over(hand_off, self.table).bounded(depth_max)))
             }
-            Dispatch::SizeAware => Ok(user.with(DCrew::over(self.by_size(), self.table))),
+            Dispatch::SizeAware => {
+                Ok(user.with(DCrew::over(self.by_size(), self.table).bounded(depth_max)))
+            }
             Dispatch::Steal => Err(self.refused("a stolen write would leave its writer; try any")),
         }
     }

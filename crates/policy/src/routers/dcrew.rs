@@ -12,10 +12,14 @@ use crate::size_class::SizePlan;
 use crate::write_table::{Pin, WriteTable};
 
 /// d-CREW: balances reads, and writes of partitions that no worker writes at the moment. A write of
-/// any other partition goes to the worker that writes it, ignoring the bound (C-4 §4.2).
+/// any other partition goes to the worker that writes it, ignoring the bound (C-4 §4.2), unless
+/// that worker's queue is longer than a limit: then it is balanced like others, and counts in the
+/// entry all the same. The store is right under any route; what is lost is that one worker writes.
 pub struct DCrew<B = Jbsq> {
     balance: B,
     table: WriteTable,
+    /// The longest queue of a holder that is still sent to.
+    holder_depth_max: u32,
     pins: Cell<u64>,
     diverted: Cell<u64>,
 }
@@ -30,7 +34,18 @@ impl DCrew<Jbsq> {
 impl<B: Balance> DCrew<B> {
     /// Balances by `balance`.
     pub fn over(balance: B, table: WriteTable) -> DCrew<B> {
-        DCrew { balance, table, pins: Cell::new(0), diverted: Cell::new(0) }
+        let (pins, diverted) = (Cell::new(0), Cell::new(0));
+        DCrew { balance, table, holder_depth_max: u32::MAX, pins, diverted }
+    }
+
+    /// Balances writes whose holder has a longer queue than that.
+    pub fn bounded(self, holder_depth_max: u32) -> DCrew<B> {
+        DCrew { holder_depth_max, ..self }
+    }
+
+    #[inline]
+    fn is_too_deep(&self, holder: WorkerId, depths: &Depths) -> bool {
+        depths.of(holder) > self.holder_depth_max
     }
 
     /// This dispatcher's handle on the table.
@@ -54,6 +69,11 @@ impl<B: Balance> Router for DCrew<B> {
         match self.table.pin(request.partition, || self.balance.pick(request, depths)) {
             Pin::Existing(holder) => {
                 let free_choice = self.balance.would_pick(request, depths);
+                if self.is_too_deep(holder, depths)
+                    && let Some(worker) = free_choice
+                {
+                    return self.pinned(worker);
+                }
                 let is_diverted = free_choice.is_some_and(|worker| worker != holder);
                 self.diverted.set(self.diverted.get() + u64::from(is_diverted));
                 self.pinned(holder)
@@ -64,16 +84,16 @@ impl<B: Balance> Router for DCrew<B> {
         }
     }
 
-    fn follow(&self, request: &RouteRequest, holder: WorkerId, _depths: &Depths) -> Route {
+    fn follow(&self, request: &RouteRequest, holder: WorkerId, depths: &Depths) -> Route {
         if request.access == Access::Read {
             return Route::To(holder);
         }
         match self.table.pin(request.partition, || Some(holder)) {
-            Pin::Existing(worker) if worker != holder => {
+            Pin::Existing(worker) if worker != holder && !self.is_too_deep(worker, depths) => {
                 self.table.unpin(request.partition);
                 Route::Busy(Busy::HeldElsewhere)
             }
-            Pin::Existing(worker) | Pin::New(worker) => self.pinned(worker),
+            Pin::Existing(_) | Pin::New(_) => self.pinned(holder),
             Pin::NoWorker | Pin::Full => Route::Busy(Busy::WriteTableFull),
         }
     }

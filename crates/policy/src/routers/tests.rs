@@ -124,6 +124,34 @@ fn dependent_writes_follow_the_first_past_the_bound() {
     assert_eq!(dcrew.table().len(), 2, "a write that waits holds nothing");
 }
 
+/// A writer with a long queue gets no more; what goes elsewhere counts in the entry, and the writes
+/// of a connection stay in order.
+#[test]
+fn writes_are_balanced_past_a_writer_with_a_long_queue() {
+    let dcrew = DCrew::over(AnyWorker, WriteTable::new(128)).bounded(3);
+    let by = |worker: u16| received_by(worker, write(7));
+    let mut depths = Depths::new(3);
+    let mut sent = Vec::new();
+    for (receiver, want) in [(0, 0), (1, 0), (2, 0), (1, 0), (1, 1), (2, 2), (0, 0)] {
+        let route = dcrew.route(&by(receiver), &depths);
+        assert_eq!(route, to(want));
+        depths.add(WorkerId(want));
+        sent.push(want);
+    }
+    assert_eq!(dcrew.follow(&by(1), WorkerId(1), &depths), to(1), "the writer's queue is long");
+    depths.add(WorkerId(1));
+    sent.push(1);
+    for worker in sent.drain(..7) {
+        depths.remove(WorkerId(worker));
+        dcrew.finish(&by(worker), WorkerId(worker));
+    }
+    assert_eq!(dcrew.table().len(), 1, "one write is outstanding");
+    let elsewhere = dcrew.follow(&by(2), WorkerId(2), &depths);
+    assert_eq!(elsewhere, Route::Busy(Busy::HeldElsewhere), "it is short again");
+    dcrew.finish(&by(1), WorkerId(1));
+    assert!(dcrew.table().is_empty());
+}
+
 #[test]
 fn a_full_write_table_makes_new_partitions_wait() {
     let dcrew = DCrew::new(100, WriteTable::new(8));

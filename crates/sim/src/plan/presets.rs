@@ -195,6 +195,7 @@ impl SetUp {
             executes: false,
             // Between two layers a bound counts batches (K15).
             bound_unit: if self.shape.dispatchers > 0 { BATCH } else { 1 },
+            holder_depth_max: u32::MAX,
             table: WriteTable::new(entry_count),
             plan: Arc::clone(&self.plan),
         };

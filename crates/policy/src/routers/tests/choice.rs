@@ -66,6 +66,7 @@ fn open(write_policy: WritePolicy, dispatch: Dispatch) -> Result<[Route; 2], Not
         batch: 32,
         executes: false,
         bound_unit: 1,
+        holder_depth_max: u32::MAX,
         table: WriteTable::new(64),
         plan: Arc::new(SizePlan::all_small(3, 1400)),
     };
@@ -86,6 +87,7 @@ fn by_size_a_receiver_that_executes_keeps_small_requests() {
                 batch: 32,
                 executes,
                 bound_unit: 1,
+                holder_depth_max: u32::MAX,
                 table: WriteTable::new(64),
                 plan: Arc::new(SizePlan::all_small(3, 1400)),
             };
