@@ -198,9 +198,13 @@ pub(super) fn divide_by_size<E: Home, P: Poller>(worker: &mut Worker<E, P>, now:
     }
     let small_workers = worker.engine.size_plan().map_or(plan.threads, |sizes| sizes.small_workers);
     let now_ns = now.duration_since(worker.roles.began_at).as_nanos() as u64;
-    let slots = worker.core.connections.slots();
     let own = worker.roles.own;
-    if let Some(hand_over) = worker.roles.pollers.step(small_workers, own, now_ns) {
+    let hand_over = worker.roles.pollers.step(small_workers, own, now_ns);
+    if hand_over.is_none() && worker.roles.parting.0 == 0 {
+        return;
+    }
+    let slots = worker.core.connections.slots();
+    if let Some(hand_over) = hand_over {
         let HandOver { numerator, denominator, targets } = hand_over;
         worker.roles.parting = (slots.len() * numerator / denominator, targets);
     }
