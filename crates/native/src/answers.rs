@@ -119,7 +119,7 @@ impl<T: Outlet> Answers<'_, '_, '_, T> {
             return self.say(&reply);
         }
         reply.value = item.value;
-        if !self.out.is_generous() && item.value.len() > PART_UNIT_BYTES {
+        if item.value.len() > PART_UNIT_BYTES && !self.out.is_generous() {
             return self.first_part(pending, item);
         }
         if !self.out.push(&reply) {
