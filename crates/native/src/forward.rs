@@ -397,11 +397,11 @@ impl Forwarder {
         has_room
     }
 
-    /// Adds a request to the batch for the thread that was picked, which has room for it; `value`:
-    /// what its parts made.
+    /// Adds a request, on the key of that hash, to the batch for the thread that was picked, which
+    /// has room for it; `value`: what its parts made.
     pub fn add(
         &mut self,
-        (picked, hash): (Picked, KeyHash),
+        (picked, hash): (Picked, Option<KeyHash>),
         origin: &Origin<'_>,
         message: &[u8],
         value: Option<Vec<u8>>,
@@ -412,7 +412,7 @@ impl Forwarder {
         batch.add(origin, message, value);
         batch.picked.push(picked);
         self.under_way_count += 1;
-        self.earlier.insert(hash.0, picked.worker);
+        self.earlier.extend(hash.map(|hash| (hash.0, picked.worker)));
     }
 
     /// Notes a request that the router left here.

@@ -18,7 +18,7 @@ enum Gone {
     No,
 }
 
-/// A request with its hash, as the router sees it.
+/// What the router and a refusal need of a request on a key.
 struct Routable<'r> {
     id: RequestId,
     key: &'r [u8],
@@ -132,7 +132,7 @@ impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
             return Gone::No;
         }
         if self.make_room(&picked, value.as_ref().map_or(0, Vec::len)) {
-            self.add((picked, hash), value.take());
+            self.add((picked, Some(hash)), value.take());
             return Gone::Yes;
         }
         if follows.is_none() {
@@ -157,7 +157,7 @@ impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
             self.engine.settle_picked(&picked);
             return Gone::No;
         }
-        self.add((picked, KeyHash(0)), None);
+        self.add((picked, None), None);
         Gone::Yes
     }
 
@@ -175,7 +175,7 @@ impl<'a, 'k, T: Outlet> Batch<'_, 'a, 'k, T> {
             .is_some_and(|forwarder| forwarder.make_room(picked.thread, message_bytes, value_bytes))
     }
 
-    fn add(&mut self, picked: (Picked, KeyHash), value: Option<Vec<u8>>) {
+    fn add(&mut self, picked: (Picked, Option<KeyHash>), value: Option<Vec<u8>>) {
         let (origin, message) = (*self.origin(), self.message);
         if let Some(forwarder) = &mut self.forwarder {
             forwarder.add(picked, &origin, message, value);
