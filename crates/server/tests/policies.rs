@@ -31,8 +31,9 @@ fn cases() -> Vec<Case> {
                 let dispatch: Dispatch = dispatch.parse().unwrap();
                 // So low that many of these tests' items are large.
                 let size_threshold = SizeThreshold::Static { bytes: 4 };
-                let base =
-                    Config { memory_bytes: 64 << 20, threads: 4, size_threshold, ..config() };
+                let native = Some(([127, 0, 0, 1], 0).into());
+                let (memory_bytes, threads) = (64 << 20, 4);
+                let base = Config { memory_bytes, threads, native, size_threshold, ..config() };
                 let config =
                     Config { policies: Policies::new(write_policy, dispatch), cr_threads, ..base };
                 cases.push(Case { name, config });
@@ -42,7 +43,8 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Runs `check` on a server of each case; what contradicts itself is refused.
+/// Runs `check` on a server of each case, which has a native port too; what contradicts itself is
+/// refused.
 fn for_each_case(check: impl Fn(&TestServer)) {
     let mut started_count = 0;
     for Case { name, config } in cases() {
@@ -59,18 +61,6 @@ fn for_each_case(check: impl Fn(&TestServer)) {
         }
     }
     assert_eq!(started_count, 79, "of 96 combinations");
-}
-
-/// The same with a native port.
-fn for_each_native_case(check: impl Fn(&TestServer)) {
-    for Case { name, config } in cases() {
-        let config = Config { native: Some(([127, 0, 0, 1], 0).into()), ..config };
-        let Ok(server) = Server::start(config) else { continue };
-        println!("{name}");
-        let server = TestServer::around(server);
-        check(&server);
-        assert!(server.stop(PATIENCE), "{name}: everything is drained");
-    }
 }
 
 /// Reads and writes of few keys and what they answer, for one client alone on its keys.
@@ -288,7 +278,7 @@ fn a_client_is_killed_in_the_middle_of_its_pipeline() {
 /// Messages of one frame take effect in their order per key, whichever workers execute them.
 #[test]
 fn frames_of_native_clients_see_their_own_writes() {
-    for_each_native_case(|server| {
+    for_each_case(|server| {
         let mut peers = [0, 1, 2].map(|steering| {
             let mut peer = Peer::connect(server);
             peer.steering = SteeringId(steering);
