@@ -154,7 +154,10 @@ fn enter_memcached<'a>(
     parsed: &Result<Command<'a>, Rejection<'a>>,
 ) -> bool {
     let needs_auth = gather.core.connections[slot].memcached().needs_auth;
-    let is_routed = is_on_one_key(parsed) || (gather.core.cluster.is_some() && is_read(parsed));
+    // Where several nodes have the keys of a read, each key is routed (`several`).
+    let is_split = |command: &Command<'_>| gather.core.cluster.is_some() && command.is_read();
+    let is_routed =
+        parsed.as_ref().is_ok_and(|command| command.is_on_one_key() || is_split(command));
     gather.enter(slot, !needs_auth && is_routed)
 }
 
@@ -391,32 +394,11 @@ fn flush_at(gather: &mut Gather<'_, '_>, slot: usize, delay: i64) -> Result<(), 
     Ok(())
 }
 
-/// Whether a command reads: where several nodes have the keys, each key is routed (`several`).
-fn is_read(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
-    matches!(parsed, Ok(Command::Get(_) | Command::GetAndTouch { .. }))
-}
-
 /// Whether a command changes nothing, so that it may run twice.
 fn is_plain_read(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
     match parsed {
         Ok(Command::Get(_)) => true,
         Ok(Command::Meta(meta)) => meta.verb == MetaVerb::Get && !pace::may_copy(meta),
-        _ => false,
-    }
-}
-
-/// Whether a command is one request on one key: such commands are routed. Everything else is a
-/// barrier for its connection (K10).
-fn is_on_one_key(parsed: &Result<Command<'_>, Rejection<'_>>) -> bool {
-    match parsed {
-        Ok(Command::Get(retrieve) | Command::GetAndTouch { retrieve, .. }) => {
-            let mut keys = retrieve.keys;
-            keys.next().is_some() && keys.next().is_none()
-        }
-        Ok(Command::Store(_) | Command::Delete(_) | Command::Arithmetic(_) | Command::Touch(_)) => {
-            true
-        }
-        Ok(Command::Meta(_)) => true,
         _ => false,
     }
 }

@@ -15,16 +15,18 @@ pub mod datagram;
 pub mod meta;
 mod parser;
 mod reply;
+mod verbs;
 mod watch;
 mod words;
 
 pub use administration::DumpKind;
 pub use command::{
-    Arithmetic, Command, Delete, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind,
-    Store, StoreVerb, Touch,
+    Arithmetic, Delete, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind, Store,
+    StoreVerb, Touch,
 };
 pub use command::{RELATIVE_EXPTIME_MAX_S, expiry_from_exptime};
 pub use meta::{Meta, MetaEcho, MetaFlags, MetaMode, MetaShown, MetaVerb};
 pub use parser::{NextCommand, Parser, next_command};
 pub use reply::{DumpedFacts, Encoder, Reply};
+pub use verbs::Command;
 pub use watch::{EventTopics, push_uri_encoded};

@@ -3,9 +3,9 @@
 //! This server has none of these. Commands that it can fulfil are executed, those that tools use
 //! are listed, and the rest is answered as by a memcached that was started without the feature.
 
-use super::command::Command;
 use super::parser::{Line, NextCommand};
 use super::reply::Reply;
+use super::verbs::Command;
 use super::watch::EventTopics;
 use super::words::{Words, parse_unsigned};
 
@@ -33,19 +33,8 @@ pub enum DumpKind {
 }
 
 impl<'a> Line<'a> {
-    /// A command of that name, if it is one of these.
-    pub(super) fn administration(&self, name: &[u8], words: &Words<'a>) -> Option<NextCommand<'a>> {
-        Some(match name {
-            b"lru_crawler" => self.lru_crawler(words),
-            b"cache_memlimit" => self.memory_limit(words),
-            b"watch" => self.watch(words),
-            b"slabs" => self.reject(slabs(words), false),
-            _ => return None,
-        })
-    }
-
     /// Without a topic, the client watches every look at an item.
-    fn watch(&self, words: &Words<'a>) -> NextCommand<'a> {
+    pub(super) fn watch(&self, words: &Words<'a>) -> NextCommand<'a> {
         let noreply = words.ends_in_noreply();
         let named = 1..words.count - usize::from(noreply);
         let mut topics = EventTopics::NONE;
@@ -61,7 +50,7 @@ impl<'a> Line<'a> {
         self.done(Command::Watch { topics, noreply })
     }
 
-    fn lru_crawler(&self, words: &Words<'a>) -> NextCommand<'a> {
+    pub(super) fn lru_crawler(&self, words: &Words<'a>) -> NextCommand<'a> {
         match (words.get(1), words.count) {
             // Of a class or of all: there is only one.
             (b"metadump", 3) => self.done(Command::Dump(DumpKind::Facts)),
@@ -90,7 +79,7 @@ impl<'a> Line<'a> {
         self.done(Command::Dump(DumpKind::Items { class, count_max }))
     }
 
-    fn memory_limit(&self, words: &Words<'a>) -> NextCommand<'a> {
+    pub(super) fn memory_limit(&self, words: &Words<'a>) -> NextCommand<'a> {
         if words.count != 2 && words.count != 3 {
             return self.reject(Reply::Error, false);
         }
@@ -103,11 +92,12 @@ impl<'a> Line<'a> {
         };
         self.reject(reply, noreply)
     }
-}
 
-fn slabs(words: &Words<'_>) -> Reply {
-    match (words.get(1), words.count) {
-        (b"reassign", 4) | (b"automove", 3..) => Reply::NoSlabs,
-        _ => Reply::Error,
+    pub(super) fn slabs(&self, words: &Words<'_>) -> NextCommand<'a> {
+        let reply = match (words.get(1), words.count) {
+            (b"reassign", 4) | (b"automove", 3..) => Reply::NoSlabs,
+            _ => Reply::Error,
+        };
+        self.reject(reply, false)
     }
 }

@@ -1,84 +1,8 @@
-//! Commands, rejections and limits of the text protocol.
+//! Arguments of commands, rejections and limits of the text protocol; the commands are in `verbs`.
 
 use base::UnixMillis;
 
-use super::administration::DumpKind;
-use super::meta::Meta;
 use super::reply::Reply;
-use super::watch::EventTopics;
-
-/// One request. Keys are checked: 1 to 250 bytes, without a space or a control byte that ends a
-/// word.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Command<'a> {
-    /// get and gets.
-    Get(Retrieve<'a>),
-    /// gat and gats: the same, and sets the expiry.
-    GetAndTouch {
-        /// As given; see [`expiry_from_exptime`].
-        exptime: i64,
-        /// What to read.
-        retrieve: Retrieve<'a>,
-    },
-    /// set, add, replace, append, prepend and cas.
-    Store(Store<'a>),
-    /// delete.
-    Delete(Delete<'a>),
-    /// incr and decr.
-    Arithmetic(Arithmetic<'a>),
-    /// touch.
-    Touch(Touch<'a>),
-    /// flush_all.
-    FlushAll {
-        /// As given: seconds from now, or a Unix time; 0 or negative is now.
-        delay: i64,
-        /// Do not reply.
-        noreply: bool,
-    },
-    /// version.
-    Version,
-    /// verbosity: reply OK.
-    Verbosity {
-        /// Do not reply.
-        noreply: bool,
-    },
-    /// quit: close without a reply.
-    Quit,
-    /// stats.
-    Stats(StatsKind<'a>),
-    /// config get cluster: the nodes of the cluster. Not of memcached itself.
-    ConfigGetCluster,
-    /// shutdown.
-    Shutdown {
-        /// Alone, or `graceful`.
-        is_valid: bool,
-    },
-    /// refresh_certs.
-    RefreshCertificates {
-        /// Do not reply.
-        noreply: bool,
-    },
-    /// cache_memlimit: the memory of the running server.
-    MemoryLimit {
-        /// In MiB, as in memcached.
-        mib: u64,
-        /// Do not reply.
-        noreply: bool,
-    },
-    /// watch: the connection gets lines from now on, and nothing else.
-    Watch {
-        /// The topics.
-        topics: EventTopics,
-        /// Do not reply.
-        noreply: bool,
-    },
-    /// mn, the meta no-op: reply MN.
-    MetaNoop,
-    /// mg, ms, md, ma and me.
-    Meta(Meta<'a>),
-    /// lru_crawler metadump and mgdump: lists all keys.
-    Dump(DumpKind),
-}
 
 /// Keys to read.
 #[derive(Clone, Copy, Debug, PartialEq)]

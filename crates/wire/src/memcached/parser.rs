@@ -12,9 +12,9 @@
 use memchr::memchr;
 
 use super::command::{Arithmetic, Delete, StoreVerb, Touch};
-use super::command::{Command, Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind, Store};
-use super::meta::MetaVerb;
+use super::command::{Keys, Limits, ProtocolError, Rejection, Retrieve, StatsKind, Store};
 use super::reply::Reply;
+use super::verbs::Command;
 use super::words::{Words, parse_signed, parse_unsigned, plain_number, split_key, split_word};
 use crate::Parsed;
 
@@ -103,69 +103,11 @@ fn check_line_length(
 /// A whole command line, and where the next command or the data block starts.
 pub(super) struct Line<'a> {
     pub(super) input: &'a [u8],
-    line: &'a [u8],
+    pub(super) line: &'a [u8],
     pub(super) next_at: usize,
 }
 
 impl<'a> Line<'a> {
-    fn read(&self, limits: &Limits) -> NextCommand<'a> {
-        let Some((name, rest)) = split_word(self.line) else {
-            return self.reject(Reply::Error, false);
-        };
-        if name.len() < 2 {
-            return self.reject(Reply::Error, false);
-        }
-        match name {
-            b"get" | b"bget" => self.retrieve(rest, false),
-            b"gets" => self.retrieve(rest, true),
-            b"set" => self.store(StoreVerb::Set, rest, limits),
-            b"gat" => self.get_and_touch(rest, false),
-            b"gats" => self.get_and_touch(rest, true),
-            b"add" => self.store(StoreVerb::Add, rest, limits),
-            b"replace" => self.store(StoreVerb::Replace, rest, limits),
-            b"append" => self.store(StoreVerb::Append, rest, limits),
-            b"prepend" => self.store(StoreVerb::Prepend, rest, limits),
-            b"cas" => self.store(StoreVerb::Cas(0), rest, limits),
-            b"delete" => self.delete(),
-            b"incr" => self.arithmetic(false),
-            b"decr" => self.arithmetic(true),
-            b"touch" => self.touch(),
-            b"mg" => self.meta(MetaVerb::Get, rest, limits),
-            b"ms" => self.meta(MetaVerb::Set, rest, limits),
-            b"md" => self.meta(MetaVerb::Delete, rest, limits),
-            b"ma" => self.meta(MetaVerb::Arithmetic, rest, limits),
-            b"me" => self.meta(MetaVerb::Debug, rest, limits),
-            _ => self.read_other(name),
-        }
-    }
-
-    fn read_other(&self, name: &[u8]) -> NextCommand<'a> {
-        let words = Words::split(self.line);
-        match name {
-            b"mn" => self.done(Command::MetaNoop),
-            b"version" => self.done(Command::Version),
-            b"quit" => self.done(Command::Quit),
-            b"shutdown" => {
-                let is_graceful = words.count == 2 && words.get(1) == b"graceful";
-                self.done(Command::Shutdown { is_valid: words.count == 1 || is_graceful })
-            }
-            b"refresh_certs" => {
-                self.done(Command::RefreshCertificates { noreply: words.ends_in_noreply() })
-            }
-            b"stats" => self.stats(&words),
-            b"flush_all" => self.flush_all(&words),
-            b"verbosity" => self.verbosity(&words),
-            b"config" if words.count == 3 && is_cluster_config(&words) => {
-                self.done(Command::ConfigGetCluster)
-            }
-            _ if is_http(self.line) => Parsed::Bad(ProtocolError::Http),
-            _ => match self.administration(name, &words) {
-                Some(answer) => answer,
-                None => self.reject(Reply::Error, false),
-            },
-        }
-    }
-
     #[inline]
     pub(super) fn done(&self, command: Command<'a>) -> NextCommand<'a> {
         Parsed::Done { value: Ok(command), consumed_bytes: self.next_at }
@@ -178,7 +120,7 @@ impl<'a> Line<'a> {
     }
 
     #[inline]
-    fn retrieve(&self, rest: &'a [u8], with_cas: bool) -> NextCommand<'a> {
+    pub(super) fn retrieve(&self, rest: &'a [u8], with_cas: bool) -> NextCommand<'a> {
         if keys_are_absent(rest) {
             return self.reject(Reply::Error, false);
         }
@@ -188,7 +130,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn get_and_touch(&self, rest: &'a [u8], with_cas: bool) -> NextCommand<'a> {
+    pub(super) fn get_and_touch(&self, rest: &'a [u8], with_cas: bool) -> NextCommand<'a> {
         let Some((exptime, rest)) = split_word(rest) else {
             return self.reject(Reply::Error, false);
         };
@@ -204,7 +146,12 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn store(&self, verb: StoreVerb, rest: &'a [u8], limits: &Limits) -> NextCommand<'a> {
+    pub(super) fn store(
+        &self,
+        verb: StoreVerb,
+        rest: &'a [u8],
+        limits: &Limits,
+    ) -> NextCommand<'a> {
         if let Some((header, len_bytes)) = plain_store_header(verb, rest) {
             return self.data_block(header, len_bytes, limits);
         }
@@ -250,7 +197,7 @@ impl<'a> Line<'a> {
         Parsed::Done { value: Ok(Command::Store(store)), consumed_bytes }
     }
 
-    fn delete(&self) -> NextCommand<'a> {
+    pub(super) fn delete(&self) -> NextCommand<'a> {
         let words = Words::split(self.line);
         if !(2..=4).contains(&words.count) {
             return self.reject(Reply::Error, false);
@@ -286,7 +233,7 @@ impl<'a> Line<'a> {
         Ok((words.get(1), words.get(2), noreply))
     }
 
-    fn arithmetic(&self, is_decrement: bool) -> NextCommand<'a> {
+    pub(super) fn arithmetic(&self, is_decrement: bool) -> NextCommand<'a> {
         let (key, delta, noreply) = match self.key_and_number() {
             Ok(parts) => parts,
             Err(answer) => return answer,
@@ -297,7 +244,7 @@ impl<'a> Line<'a> {
         self.done(Command::Arithmetic(Arithmetic { key, delta, is_decrement, noreply }))
     }
 
-    fn touch(&self) -> NextCommand<'a> {
+    pub(super) fn touch(&self) -> NextCommand<'a> {
         let (key, exptime, noreply) = match self.key_and_number() {
             Ok(parts) => parts,
             Err(answer) => return answer,
@@ -308,7 +255,7 @@ impl<'a> Line<'a> {
         self.done(Command::Touch(Touch { key, exptime, noreply }))
     }
 
-    fn stats(&self, words: &Words<'a>) -> NextCommand<'a> {
+    pub(super) fn stats(&self, words: &Words<'a>) -> NextCommand<'a> {
         let kind = match (words.get(1), words.get(2)) {
             (b"detail", b"dump") => StatsKind::DetailDump,
             (b"detail", b"on") => StatsKind::Detail { is_on: true },
@@ -320,7 +267,7 @@ impl<'a> Line<'a> {
         self.done(Command::Stats(kind))
     }
 
-    fn flush_all(&self, words: &Words<'_>) -> NextCommand<'a> {
+    pub(super) fn flush_all(&self, words: &Words<'_>) -> NextCommand<'a> {
         if words.count > 3 {
             return self.reject(Reply::Error, false);
         }
@@ -334,7 +281,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn verbosity(&self, words: &Words<'_>) -> NextCommand<'a> {
+    pub(super) fn verbosity(&self, words: &Words<'_>) -> NextCommand<'a> {
         if words.count != 2 && words.count != 3 {
             return self.reject(Reply::Error, false);
         }
@@ -344,11 +291,6 @@ impl<'a> Line<'a> {
             None => self.reject(Reply::BadFormat, noreply),
         }
     }
-}
-
-/// The command by which clients of managed caches request the list of nodes.
-fn is_cluster_config(words: &Words<'_>) -> bool {
-    (words.get(1), words.get(2)) == (&b"get"[..], &b"cluster"[..])
 }
 
 /// The fast form of [`store_header`] for the usual line: no sign, no noreply, no double spaces.
@@ -396,16 +338,6 @@ fn stats_kind<'a>(words: &Words<'a>) -> StatsKind<'a> {
         b"reset" => StatsKind::Reset,
         other => StatsKind::Other(other),
     }
-}
-
-/// Whether the last word of an unknown command shows that the client is a web browser.
-fn is_http(line: &[u8]) -> bool {
-    let mut rest = line;
-    let mut last = &line[..0];
-    while let Some((word, after)) = split_word(rest) {
-        (last, rest) = (word, after);
-    }
-    last.starts_with(b"HTTP/")
 }
 
 /// Whether there are only spaces before the end or a NUL.
