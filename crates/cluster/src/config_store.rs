@@ -17,22 +17,26 @@
 //!     more.
 //! Z5: a session is not ended before it has been silent for its whole timeout (V1 of the manager).
 
+mod contents;
 mod embedded;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+pub use contents::{Contents, Session};
 pub use embedded::EmbeddedConfigStore;
 
 /// A session's identity, kept alive by beats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
 /// The number of times a value was written; 0 before the first write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stamp(pub u64);
 
 /// The names of values in the config store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Path {
     /// The encoded configuration.
     Configuration,
@@ -43,7 +47,7 @@ pub enum Path {
 }
 
 /// A session's request to the config store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     /// Opens a session that expires after this long without a message.
     Open {
@@ -75,7 +79,7 @@ pub enum Ask {
 }
 
 /// One message to the config store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The session that sends it; none only for a request to open one.
     pub session: Option<SessionId>,
@@ -86,7 +90,7 @@ pub struct Request {
 }
 
 /// An answer of the config store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The session is open.
     Opened(SessionId),
@@ -109,7 +113,7 @@ pub enum Answer {
 }
 
 /// One message from the config store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
     /// The session that sent the request; none if the request had none.
     pub session: Option<SessionId>,

@@ -6,7 +6,7 @@ use crate::tidy::{Problem, Repository};
 
 /// The drawn arrows: a crate and the crates it may use besides `base`. A new one needs a decision
 /// note.
-const ARROWS: [(&str, &str); 38] = [
+const ARROWS: [(&str, &str); 39] = [
     ("base", ""),
     ("wire", ""),
     ("workload", ""),
@@ -18,8 +18,10 @@ const ARROWS: [(&str, &str); 38] = [
     ("landing-rdma", "landing"),
     ("cluster", "store"),
     ("config-store-zookeeper", "cluster"),
+    // The config store in the cluster's own servers (decision 0116).
+    ("config-store-quorum", "cluster"),
     // Sockets and files of the cluster; policy says which shards move.
-    ("cluster-io", "cluster config-store-zookeeper policy"),
+    ("cluster-io", "cluster config-store-quorum config-store-zookeeper policy"),
     // A server, from the bottom: each of its floors is a crate (decision 0104).
     ("host", "store"),
     ("counters", "policy wire"),
@@ -79,7 +81,11 @@ const ARROWS: [(&str, &str); 38] = [
         "dovetail",
         "server config host sessions replication sim bench client cluster cluster-io migrate wire",
     ),
-    ("fuzz", "migrate wire store policy client server counters sessions cluster cluster-io"),
+    (
+        "fuzz",
+        "migrate wire store policy client server counters sessions cluster config-store-quorum \
+         cluster-io",
+    ),
     // The judge of histories.
     ("xtask", "steps workload"),
     // The linearizability checker drives the server from outside.

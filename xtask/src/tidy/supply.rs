@@ -49,10 +49,11 @@ const BANNED: [(&str, &str); 7] = [
 ];
 
 /// Packages that other packages pull in in several versions.
-const COPIES: [&str; 13] = [
+const COPIES: [&str; 14] = [
     "ahash",
     "crypto-common",
     "digest",
+    "embedded-io",
     "getrandom",
     "hashbrown",
     "heck",

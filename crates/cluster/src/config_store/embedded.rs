@@ -5,29 +5,15 @@ use std::sync::Arc;
 
 use base::Instant;
 
-use crate::config_store::{Answer, Ask, Path, Request, Response, SessionId, Stamp};
+use crate::config_store::{Answer, Contents, Path, Request, Response, SessionId};
 use crate::settings::after;
 
 /// The whole config store. Requests are applied in the order in which they come (Z1).
 #[derive(Debug, Default)]
 pub struct EmbeddedConfigStore {
-    sessions: BTreeMap<SessionId, Session>,
-    session_count: u64,
-    values: BTreeMap<Path, Value>,
-}
-
-#[derive(Debug)]
-struct Session {
-    timeout_ns: u64,
-    expires_at: Instant,
-}
-
-#[derive(Debug, Default)]
-struct Value {
-    stamp: Stamp,
-    bytes: Option<Arc<[u8]>>,
-    holder: Option<SessionId>,
-    watchers: Vec<(SessionId, u64)>,
+    contents: Contents,
+    /// When each session was last heard.
+    heard: BTreeMap<SessionId, Instant>,
 }
 
 impl EmbeddedConfigStore {
@@ -35,116 +21,45 @@ impl EmbeddedConfigStore {
     /// `responses`.
     pub fn input(&mut self, request: Request, now: Instant, responses: &mut Vec<Response>) {
         self.expire(now, responses);
-        let Request { session, id, ask } = request;
-        let answer = match (session, ask) {
-            (_, Ask::Open { timeout_ns }) => self.open(timeout_ns, now),
-            (Some(session), ask) if self.beat(session, now) => {
-                self.serve(session, id, ask, responses)
-            }
-            _ => Some(Answer::Expired),
-        };
-        responses.extend(answer.map(|answer| Response { session, id, answer }));
+        let session = request.session;
+        let first = responses.len();
+        self.contents.input(request, responses);
+        let opened = responses[first..].iter().find_map(|response| match response.answer {
+            Answer::Opened(session) => Some(session),
+            _ => None,
+        });
+        let is_open = |session: &SessionId| self.contents.session(*session).is_some();
+        if let Some(session) = opened.or(session).filter(is_open) {
+            self.heard.insert(session, now);
+        }
     }
 
     /// Ends the sessions that have been silent for longer than their timeouts.
     pub fn expire(&mut self, now: Instant, responses: &mut Vec<Response>) {
-        let is_over = |session: &Session| session.expires_at <= now;
-        let over: Vec<SessionId> =
-            self.sessions.iter().filter(|(_, one)| is_over(one)).map(|(id, _)| *id).collect();
-        over.into_iter().for_each(|session| self.end(session, responses));
+        let over: Vec<SessionId> = self
+            .contents
+            .sessions()
+            .filter(|(id, session)| {
+                self.heard.get(id).is_none_or(|heard| after(*heard, session.timeout_ns) <= now)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        for session in over {
+            self.contents.end(session, responses);
+            self.heard.remove(&session);
+        }
     }
 
     /// The value of a path, for inspection.
     pub fn value(&self, path: Path) -> Option<&Arc<[u8]>> {
-        self.values.get(&path)?.bytes.as_ref()
-    }
-
-    fn open(&mut self, timeout_ns: u64, now: Instant) -> Option<Answer> {
-        self.session_count += 1;
-        let session = SessionId(self.session_count);
-        let expires_at = after(now, timeout_ns);
-        self.sessions.insert(session, Session { timeout_ns, expires_at });
-        Some(Answer::Opened(session))
-    }
-
-    fn beat(&mut self, session: SessionId, now: Instant) -> bool {
-        let Some(session) = self.sessions.get_mut(&session) else { return false };
-        session.expires_at = after(now, session.timeout_ns);
-        true
-    }
-
-    fn serve(
-        &mut self,
-        session: SessionId,
-        id: u64,
-        ask: Ask,
-        responses: &mut Vec<Response>,
-    ) -> Option<Answer> {
-        match ask {
-            Ask::Open { .. } | Ask::Beat => Some(Answer::Alive),
-            Ask::Read(path) => {
-                let value = self.values.entry(path).or_default();
-                Some(Answer::Value(value.stamp, value.bytes.clone()))
-            }
-            Ask::Watch(path) => {
-                self.values.entry(path).or_default().watchers.push((session, id));
-                None
-            }
-            Ask::Write { path, expected, value } => {
-                let found = self.values.entry(path).or_default();
-                if found.stamp != expected {
-                    return Some(Answer::Conflict(found.stamp)); // Z2
-                }
-                Some(Answer::Written(found.replace(path, Some(value), responses)))
-            }
-            Ask::Claim { path, value } => {
-                let found = self.values.entry(path).or_default();
-                if found.holder.is_some_and(|holder| holder != session) {
-                    return Some(Answer::Held); // Z3
-                }
-                if found.holder.is_none() {
-                    found.holder = Some(session);
-                    found.replace(path, Some(value), responses);
-                }
-                Some(Answer::Claimed)
-            }
-        }
-    }
-
-    fn end(&mut self, session: SessionId, responses: &mut Vec<Response>) {
-        self.sessions.remove(&session);
-        for (path, value) in &mut self.values {
-            value.watchers.retain(|(watcher, _)| *watcher != session);
-            if value.holder == Some(session) {
-                value.holder = None; // Z3
-                value.replace(*path, None, responses);
-            }
-        }
-    }
-}
-
-impl Value {
-    fn replace(
-        &mut self,
-        path: Path,
-        bytes: Option<Arc<[u8]>>,
-        responses: &mut Vec<Response>,
-    ) -> Stamp {
-        self.stamp.0 += 1;
-        self.bytes = bytes;
-        let told = self.watchers.drain(..).map(|(session, id)| Response {
-            session: Some(session),
-            id,
-            answer: Answer::Changed(path),
-        });
-        responses.extend(told); // Z4
-        self.stamp
+        self.contents.value(path)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_store::{Ask, Stamp};
 
     struct Bench {
         config_store: EmbeddedConfigStore,
