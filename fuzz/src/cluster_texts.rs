@@ -3,13 +3,16 @@
 
 use cluster_io::admin::{Question, Reply};
 use cluster_io::{Place, Stored, links};
+use config_store_quorum::{Event, Member};
+
+use crate::inputs;
 
 /// An input is `what (1 byte) | bytes`: 0 settings, 1 a place, 2 a question or an answer, 3 a
-/// frame.
+/// frame, 4 the file of a config store's member.
 pub fn cluster_texts(data: &[u8]) {
     let Some((what, bytes)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
-    match what % 4 {
+    match what % 5 {
         0 => match Stored::parse(&text) {
             Ok(stored) => {
                 let again = stored.to_text();
@@ -28,6 +31,16 @@ pub fn cluster_texts(data: &[u8]) {
             }
             drop(serde_json::from_slice::<Reply>(bytes));
         }
-        _ => drop(links::is_frame(bytes)),
+        3 => drop(links::is_frame(bytes)),
+        _ => {
+            let settings = inputs::quorum_settings(0);
+            match Member::start(&settings, Some(bytes), base::Instant::default()) {
+                Ok((mut member, whole_bytes)) => {
+                    assert!(whole_bytes <= bytes.len());
+                    member.input(Event::Tick, base::Instant::default(), &mut Vec::new());
+                }
+                Err(error) => assert!(!error.to_string().contains('\n'), "one line: {error}"),
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use store::record::{Change, Record, Seal, VERSION_MASK};
 use crate::rng::Rng;
 
 pub use acl_files::acl_files;
-pub use cluster_texts::cluster_texts;
+pub use cluster_texts::{cluster_texts, quorum_settings};
 pub use memcached_binary::memcached_binary;
 pub use memcached_datagrams::memcached_datagrams;
 pub use peers::{peer_datagrams, peer_messages};

@@ -1,5 +1,5 @@
-//! Opens a config store by its address: `zk://HOSTS/PATH` or `file:///DIR`, with one interface for
-//! both.
+//! Opens a config store by its address: `quorum://HOSTS/NAME`, `zk://HOSTS/PATH` or `file:///DIR`,
+//! with one interface for all.
 
 mod file;
 
@@ -13,6 +13,8 @@ use thiserror::Error;
 pub use config_store_zookeeper::Event;
 pub use file::FileConfigStore;
 
+use crate::quorum::{self, QuorumConfigStore, QuorumPlace};
+
 /// The address of a config store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -20,6 +22,8 @@ pub enum Place {
     ZooKeeper(config_store_zookeeper::Place),
     /// In a directory, for all processes of one machine.
     File(PathBuf),
+    /// In the cluster's own servers.
+    Quorum(QuorumPlace),
 }
 
 /// The reason why a text is not the address of a config store.
@@ -27,7 +31,10 @@ pub enum Place {
 #[non_exhaustive]
 pub enum PlaceError {
     /// No scheme, or an unknown one.
-    #[error("`{text}` is no config store: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR")]
+    #[error(
+        "`{text}` is no config store: write quorum://HOST,HOST,HOST/NAME, \
+         zk://HOST:PORT,HOST:PORT/PATH or file:///DIR"
+    )]
     Scheme {
         /// The given text.
         text: String,
@@ -41,6 +48,9 @@ pub enum PlaceError {
     /// An error in a ZooKeeper address.
     #[error(transparent)]
     ZooKeeper(#[from] config_store_zookeeper::PlaceError),
+    /// An error in the list of a cluster's servers.
+    #[error(transparent)]
+    Quorum(#[from] quorum::PlaceError),
 }
 
 impl std::str::FromStr for Place {
@@ -49,6 +59,9 @@ impl std::str::FromStr for Place {
     fn from_str(text: &str) -> Result<Place, PlaceError> {
         if text.starts_with("zk://") {
             return Ok(Place::ZooKeeper(text.parse()?));
+        }
+        if let Some(rest) = text.strip_prefix("quorum://") {
+            return Ok(Place::Quorum(QuorumPlace::parse(rest)?));
         }
         let scheme = || PlaceError::Scheme { text: text.to_owned() };
         let folder = text.strip_prefix("file://").ok_or_else(scheme)?;
@@ -65,6 +78,7 @@ impl fmt::Display for Place {
         match self {
             Place::ZooKeeper(place) => write!(formatter, "zk://{}{}", place.hosts, place.root),
             Place::File(folder) => write!(formatter, "file://{}", folder.display()),
+            Place::Quorum(place) => place.fmt(formatter),
         }
     }
 }
@@ -83,6 +97,8 @@ pub enum ConfigStore {
     ZooKeeper(ZooKeeperConfigStore),
     /// One in a directory.
     File(FileConfigStore),
+    /// One in the cluster's own servers.
+    Quorum(QuorumConfigStore),
 }
 
 impl ConfigStore {
@@ -100,6 +116,7 @@ impl ConfigStore {
                 ZooKeeperConfigStore::start_with(place.clone(), told).map(ConfigStore::ZooKeeper)
             }
             Place::File(folder) => FileConfigStore::start(folder, told).map(ConfigStore::File),
+            Place::Quorum(place) => QuorumConfigStore::start(place, told).map(ConfigStore::Quorum),
         }
     }
 
@@ -112,7 +129,7 @@ impl ConfigStore {
         told: impl Fn(Event) + Send + 'static,
     ) -> std::io::Result<ConfigStore> {
         match place {
-            Place::ZooKeeper(_) => ConfigStore::start(place, told),
+            Place::ZooKeeper(_) | Place::Quorum(_) => ConfigStore::start(place, told),
             Place::File(folder) => FileConfigStore::look(folder, told).map(ConfigStore::File),
         }
     }
@@ -122,6 +139,7 @@ impl ConfigStore {
         match self {
             ConfigStore::ZooKeeper(config_store) => config_store.ask(request),
             ConfigStore::File(config_store) => config_store.ask(request),
+            ConfigStore::Quorum(config_store) => config_store.ask(request),
         }
     }
 }
@@ -143,10 +161,12 @@ mod tests {
         check("zk://a:1,b:2/x", Ok("zk://a:1,b:2/x"));
         check("zk://me:secret@a:1/x", Ok("zk://a:1/x"));
         check("file:///tmp/x", Ok("file:///tmp/x"));
+        check("quorum://c,a,b:1/x", Ok("quorum://a:7600,b:1,c:7600/x"));
         let folder = "`file://tmp/x` is no absolute folder: write three slashes, \
                       as file:///var/lib/dovetail";
         check("file://tmp/x", Err(folder));
-        let scheme = "`a:1` is no config store: write zk://HOST:PORT,HOST:PORT/PATH or file:///DIR";
+        let scheme = "`a:1` is no config store: write quorum://HOST,HOST,HOST/NAME, \
+                      zk://HOST:PORT,HOST:PORT/PATH or file:///DIR";
         check("a:1", Err(scheme));
     }
 }

@@ -215,7 +215,8 @@ impl Seeker {
     fn read_settings(&mut self, bytes: Option<&[u8]>) {
         let Some(bytes) = bytes else {
             let line =
-                "no settings in the config store yet: start `dovetail cm` with it".to_owned();
+                "no settings in the config store yet: start `dovetail cm` with it, or all of --join"
+                    .to_owned();
             self.tell_trouble(line);
             return std::thread::sleep(PAUSE);
         };

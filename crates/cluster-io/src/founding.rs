@@ -53,6 +53,12 @@ pub struct Wanted {
     pub replication: Option<Scheme>,
     /// Whether shards move by load.
     pub rebalance: Option<bool>,
+    /// The meaning of an acknowledgement in a new cluster, where `durability` is not said.
+    pub first_durability: Option<Durability>,
+    /// The session of managers in a new cluster, where `session` is not said.
+    pub first_session: Option<Duration>,
+    /// The cluster's key; none: a new one is drawn.
+    pub key: Option<Key>,
 }
 
 /// The reason why there are no settings.
@@ -75,6 +81,9 @@ pub enum FoundingError {
         /// The stored value.
         stored: String,
     },
+    /// The given key is not the cluster's.
+    #[error("the cluster was made with another key than this server has: give all the same one")]
+    OtherKey,
     /// The operating system provides no thread or no random bytes.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -95,7 +104,7 @@ impl Wanted {
         let lease_ns = ns(self.lease, default.lease_ns);
         let settings = Settings {
             lease_ns,
-            session_ns: ns(self.session, default.session_ns.max(lease_ns)),
+            session_ns: ns(self.session.or(self.first_session), default.session_ns.max(lease_ns)),
             retry_ns: ns(self.retry, default.retry_ns.min(lease_ns / 4)),
             grace_ns: ns(self.grace, default.grace_ns.max(2 * lease_ns)),
             copies,
@@ -103,14 +112,15 @@ impl Wanted {
             first_nodes: self.first_nodes.unwrap_or(copies),
             shards: self.shards.unwrap_or(default.shards),
             copies_at_once: self.copies_at_once.unwrap_or(default.copies_at_once),
-            durability: self.durability.unwrap_or(default.durability),
+            durability: self.durability.or(self.first_durability).unwrap_or(default.durability),
             scheme: self.replication.unwrap_or(default.scheme),
             ..default
         };
         check(&settings)?;
         let name = self.name.clone().unwrap_or_else(|| "dovetail".to_owned());
         let rebalance = self.rebalance.unwrap_or(true);
-        Ok(Stored { name, key: Key::random()?, rebalance, settings })
+        let key = self.key.clone().map_or_else(Key::random, Ok)?;
+        Ok(Stored { name, key, rebalance, settings })
     }
 
     /// Checks that a cluster's settings match the choices (G2).
@@ -155,7 +165,10 @@ impl Wanted {
                 return Err(FoundingError::Contradiction { flag, wanted, stored });
             }
         }
-        Ok(())
+        match self.key.as_ref().is_none_or(|key| *key == stored.key) {
+            true => Ok(()),
+            false => Err(FoundingError::OtherKey),
+        }
     }
 }
 

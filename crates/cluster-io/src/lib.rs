@@ -10,7 +10,8 @@
 //! | module | owns |
 //! |---|---|
 //! | `links` | control messages over TCP, both ends authenticated by the cluster's key |
-//! | `config_store` | the config store's addresses: `zk://HOSTS/PATH`, `file:///DIR` |
+//! | `config_store` | addresses: `quorum://HOSTS/NAME`, `zk://HOSTS/PATH`, `file:///DIR` |
+//! | `quorum` | the config store in the cluster's own servers |
 //! | `settings` | the settings of a whole cluster, as the config store keeps them |
 //! | `founding` | the first manager's writing of the settings |
 //! | `managing` | a manager's thread |
@@ -32,6 +33,7 @@ pub mod founding;
 pub mod key;
 pub mod links;
 pub mod managing;
+pub mod quorum;
 pub mod settings;
 
 pub use config_store::{ConfigStore, Place};

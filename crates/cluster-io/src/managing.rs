@@ -36,6 +36,7 @@ use crate::admin::Reply;
 use crate::clock;
 use crate::config_store::{ConfigStore, Place};
 use crate::links::{Endpoint, LinkEvent, LinkId, Links};
+use crate::quorum::{Host, Membership};
 use crate::settings::Stored;
 
 use balance::Balance;
@@ -71,7 +72,7 @@ pub struct Managing {
 }
 
 impl Managing {
-    /// Starts the thread.
+    /// Starts the thread, with links of its own.
     ///
     /// # Errors
     /// If the address cannot be listened on, or the operating system provides no thread.
@@ -79,11 +80,32 @@ impl Managing {
         let (told, heard) = bounded(EVENTS_MAX);
         let key = stored.key.clone();
         let own = Peer::Manager(0);
-        let links = Links::start(own, Some(station.listen), key, told, || {})?;
+        let links = Arc::new(Links::start(own, Some(station.listen), key, told, || {})?);
         let address = links.local_addr().unwrap_or(station.listen);
         let advertise = station.advertise.clone().unwrap_or_else(|| address.to_string());
+        Managing::run(&station.place, stored, (links, heard), (address, advertise))
+    }
+
+    /// Starts the thread in the server of a quorum's member, on the member's port.
+    ///
+    /// # Errors
+    /// If the operating system provides no thread.
+    pub fn start_in(host: &Host, membership: &Membership, stored: Stored) -> io::Result<Managing> {
+        let Membership { place, own, .. } = membership;
+        let (links, heard, address) = host.manager_ends();
+        let advertise = place.members.get(*own).cloned().unwrap_or_else(|| address.to_string());
+        let place = Place::Quorum(place.clone());
+        Managing::run(&place, stored, (links, heard), (address, advertise))
+    }
+
+    fn run(
+        place: &Place,
+        stored: Stored,
+        (links, heard): (Arc<Links>, Receiver<LinkEvent>),
+        (address, advertise): (SocketAddr, String),
+    ) -> io::Result<Managing> {
         let (config_store_told, answers) = unbounded();
-        let config_store = ConfigStore::start(&station.place, move |event| {
+        let config_store = ConfigStore::start(place, move |event| {
             // If no receiver is left, the thread is ending.
             let _ = config_store_told.send(event);
         })?;
@@ -130,7 +152,7 @@ struct Driver {
     manager: Manager,
     stored: Stored,
     config_store: ConfigStore,
-    links: Links,
+    links: Arc<Links>,
     /// The link on which each peer's last message came (H2).
     peers: BTreeMap<Peer, LinkId>,
     actions: Vec<Action>,

@@ -394,6 +394,8 @@ pub enum Poll {
 pub struct ClusterConfig {
     /// Where the cluster's config store is.
     pub config_store: cluster_io::Place,
+    /// This server's part of the config store, if the servers keep it themselves.
+    pub membership: Option<cluster_io::quorum::Membership>,
     /// The address at which other nodes reach this one: links by TCP, landed frames by UDP, one
     /// port.
     pub peer: SocketAddr,

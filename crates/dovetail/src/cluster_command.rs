@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use base::parse_duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
-use cluster_io::Place;
 use cluster_io::admin::{self, NodeReport, Question, Reply, Report, ShardReport};
+use cluster_io::quorum::QuorumPlace;
+use cluster_io::{Key, Place};
+use std::path::PathBuf;
 
 use crate::cm_command;
 use crate::failure::{Failure, print};
@@ -24,9 +26,28 @@ use crate::usage::one_line;
 /// What all of them take.
 #[derive(Debug, Args)]
 struct Common {
-    /// The cluster's config store: zk://HOST:PORT,HOST:PORT/PATH, or file:///DIR
-    #[arg(long, value_name = "URL", env = "DOVETAIL_CONFIG_STORE")]
-    config_store: String,
+    /// The cluster's config store: zk://HOST:PORT,HOST:PORT/PATH, file:///DIR, or
+    /// quorum://HOST,HOST,HOST/NAME
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "DOVETAIL_CONFIG_STORE",
+        required_unless_present = "join",
+        conflicts_with = "join"
+    )]
+    config_store: Option<String>,
+
+    /// The servers that keep the configuration, as they were given to serve
+    #[arg(long, value_name = "HOST,HOST,HOST", env = "DOVETAIL_JOIN", requires = "cluster")]
+    join: Option<String>,
+
+    /// The cluster's name; with --join
+    #[arg(long, value_name = "NAME", env = "DOVETAIL_CLUSTER")]
+    cluster: Option<String>,
+
+    /// File with the cluster's key, as it was given to serve; with --join
+    #[arg(long, value_name = "PATH", env = "DOVETAIL_CLUSTER_KEY")]
+    cluster_key: Option<PathBuf>,
 
     /// Print the manager's answer as JSON
     #[arg(long)]
@@ -88,6 +109,8 @@ enum Action {
         #[command(flatten)]
         common: Common,
     },
+    /// Print a new key for --cluster-key of all servers of a --join list
+    Key,
     /// Pause automatic moves and new copies
     Pause {
         #[command(flatten)]
@@ -136,6 +159,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             told(&common, &asked(&common, &question)?)
         }
         Action::Add { common } => add(&common),
+        Action::Key => print_key(),
         Action::Pause { common } => {
             told(&common, &asked(&common, &Question::Pause { is_paused: true })?)
         }
@@ -159,7 +183,18 @@ fn numbers(shards: &[String]) -> Result<Vec<u16>, Failure> {
 }
 
 fn place(common: &Common) -> Result<Place, Failure> {
-    cm_command::place(&common.config_store)
+    let Some(list) = &common.join else {
+        return cm_command::place(common.config_store.as_deref().unwrap_or_default());
+    };
+    let place = QuorumPlace::new(common.cluster.as_deref().unwrap_or_default(), list)
+        .map_err(|error| Failure::Usage(format!("--cluster, --join: {error}")))?;
+    Ok(Place::Quorum(QuorumPlace { key_file: common.cluster_key.clone(), ..place }))
+}
+
+/// Prints a new key for `--cluster-key`.
+fn print_key() -> Result<(), Failure> {
+    let key = Key::random().map_err(|error| Failure::Runtime(format!("cluster key: {error}")))?;
+    print(&format!("{}\n", key.to_hex()))
 }
 
 fn asked(common: &Common, question: &Question) -> Result<Reply, Failure> {
@@ -207,10 +242,20 @@ fn told_last(common: &Common, line: String) -> Result<(), Failure> {
 
 fn add(common: &Common) -> Result<(), Failure> {
     let place = place(common)?;
-    let config_store = &common.config_store;
+    let cluster = match (&common.config_store, &place) {
+        (_, Place::Quorum(quorum)) => {
+            let key = quorum
+                .key_file
+                .as_ref()
+                .map_or_else(String::new, |file| format!(" --cluster-key {}", file.display()));
+            format!("--cluster {} --join {}{key}", quorum.name, quorum.members.join(","))
+        }
+        (Some(url), _) => format!("--cluster '{url}'"),
+        (None, _) => format!("--cluster '{place}'"),
+    };
     let lines = format!(
         "# On the new machine; it is given copies as soon as the manager hears of it:\n\
-         dovetail serve --cluster '{config_store}' --resp 0.0.0.0:6379 \\\n    \
+         dovetail serve {cluster} --resp 0.0.0.0:6379 \\\n    \
          --peer 0.0.0.0:16379 --advertise HOST\n"
     );
     if common.json {

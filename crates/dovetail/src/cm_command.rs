@@ -242,6 +242,7 @@ fn wanted(args: &CmArgs) -> Wanted {
         durability,
         replication: args.replication.as_deref().and_then(Scheme::of_word),
         rebalance: args.rebalance.as_ref().map(|word| word == "on"),
+        ..Wanted::default()
     }
 }
 

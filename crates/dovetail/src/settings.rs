@@ -17,6 +17,7 @@
 //! What CONFIG SET may change has a row in handlers/src/resp/config/live.rs too.
 
 pub mod file;
+pub mod joining;
 pub mod layers;
 pub mod presets;
 pub mod print;
@@ -350,19 +351,53 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         key: "cluster",
-        value_name: "URL",
+        value_name: "NAME|URL",
         kind: Kind::Secret,
         default: "",
-        help: "Cluster that this server joins as a node: zk://HOST:PORT,HOST:PORT/PATH, with \
-               USER:PASSWORD@ before the hosts if ZooKeeper requires it, or file:///DIR for \
-               processes of one machine; dovetail cm creates it",
+        help: "Cluster that this server joins as a node: with --join its name; else where a \
+               dovetail cm keeps it: zk://HOST:PORT,HOST:PORT/PATH, with USER:PASSWORD@ before the \
+               hosts if ZooKeeper requires it, or file:///DIR for processes of one machine",
+    },
+    Setting {
+        key: "join",
+        value_name: "HOST,HOST,HOST",
+        kind: Kind::Servers,
+        default: "",
+        help: "Three to seven servers that keep the cluster's configuration, as HOST or HOST:PORT \
+               (7600), the same list on all: those that are in it need nothing beside them; all \
+               must start once, later a majority",
+    },
+    Setting {
+        key: "join-as",
+        value_name: "HOST:PORT",
+        kind: Kind::Servers,
+        default: "",
+        help: "Which one of --join this server is; by default the one whose address is this \
+               machine's",
+    },
+    Setting {
+        key: "cluster-key",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "File with the key that all servers of --join have, as dovetail cluster key prints \
+               it; servers of one machine write and read their own",
+    },
+    Setting {
+        key: "cluster-dir",
+        value_name: "PATH",
+        kind: Kind::Path,
+        default: "",
+        help: "Directory in which a server of --join keeps its copy of the configuration; by \
+               default in $STATE_DIRECTORY, $XDG_STATE_HOME/dovetail or ~/.local/state/dovetail",
     },
     Setting {
         key: "peer",
         value_name: "ADDR",
         kind: Kind::Address,
         default: "127.0.0.1:16379",
-        help: "Address for the other nodes of the cluster, by TCP and UDP",
+        help: "Address for the other nodes of the cluster, by TCP and UDP; by default of a server \
+               of --join its host there, and 10000 above the port of --resp",
     },
     Setting {
         key: "advertise",

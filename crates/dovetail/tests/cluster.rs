@@ -31,7 +31,7 @@ struct Cluster {
 }
 
 /// Ten places for each cluster that this process starts.
-fn next_first_place() -> u8 {
+pub(crate) fn next_first_place() -> u8 {
     static COUNT: AtomicU8 = AtomicU8::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     count.checked_mul(10).filter(|place| *place <= 240).expect("at most 25 clusters")
@@ -264,7 +264,7 @@ impl Drop for Cluster {
 }
 
 #[track_caller]
-fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = found() {
@@ -275,7 +275,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn connect(address: &str) -> Option<TcpStream> {
+pub(crate) fn connect(address: &str) -> Option<TcpStream> {
     let address: SocketAddr = address.parse().expect("an address");
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
@@ -301,7 +301,7 @@ fn hear(stream: &mut BufReader<TcpStream>) -> Option<String> {
     Some(line.trim_end().to_owned())
 }
 
-fn ask(stream: &mut BufReader<TcpStream>, words: &[&str]) -> Option<String> {
+pub(crate) fn ask(stream: &mut BufReader<TcpStream>, words: &[&str]) -> Option<String> {
     say(stream.get_mut(), words)?;
     hear(stream)
 }

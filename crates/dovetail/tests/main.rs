@@ -9,6 +9,7 @@ mod cluster_durable;
 mod command_line;
 mod durable;
 mod durable_disks;
+mod joined_cluster;
 mod linearizable;
 mod managers;
 mod memory;

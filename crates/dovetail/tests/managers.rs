@@ -136,7 +136,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     check_error(
         &run(&["cm", "--config-store", "a:1"]),
         2,
-        "write zk://HOST:PORT,HOST:PORT/PATH or",
+        "zk://HOST:PORT,HOST:PORT/PATH or file:///DIR",
     );
     let (_folder, url) = config_store();
     let anywhere = run(&["cm", "--config-store", &url, "--listen", "0.0.0.0:0"]);

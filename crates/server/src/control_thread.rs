@@ -4,6 +4,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `start` | what is opened and joined before the thread runs |
+//! | `keeping` | the config store and the manager of a server that keeps them itself |
 //! | `control` | its loop: input for the node, and what the node wants done |
 //! | `outstanding`, `groups` | requests that wait: each alone, several together |
 //! | `flushes`, `forwards` | flushes of all nodes, requests that other nodes execute |
@@ -19,6 +20,7 @@ mod flushes;
 mod forwards;
 mod groups;
 mod inbound;
+mod keeping;
 mod outstanding;
 mod peers;
 mod published;

@@ -152,6 +152,6 @@ fn wanted(kind: Kind) -> String {
         Kind::Dispatch => "a dispatch in quotes, e.g. \"jbsq:2\"".to_owned(),
         Kind::Preset => "the name of a preset in quotes, e.g. \"c4-dcrew\"".to_owned(),
         Kind::Switch => "\"on\" or \"off\"".to_owned(),
-        Kind::Secret | Kind::Host | Kind::Hosts => "text in quotes".to_owned(),
+        Kind::Secret | Kind::Host | Kind::Hosts | Kind::Servers => "text in quotes".to_owned(),
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::Scheme;
+use cluster_io::Place;
 use config::tls::{ClientCertificates, TlsConfig};
 use replication::cluster::PlaceError;
 use server::ClusterConfig;
@@ -19,6 +20,7 @@ use sessions::doors;
 
 use crate::logs::{Format, Level};
 use crate::machine::Machine;
+use crate::settings::joining::{self, Joining};
 use crate::settings::rewrite::rewrite;
 use crate::settings::{Layered, Origin, SettingError, Value};
 
@@ -200,19 +202,26 @@ fn data_of(lookup: &Lookup<'_>) -> Option<DataConfig> {
 
 /// The cluster that the server is a node of.
 fn cluster_of(lookup: &Lookup<'_>) -> Result<Option<ClusterConfig>, SettingError> {
+    let joining = joining::joining(lookup)?;
     let Some(url) = lookup.text("cluster") else { return Ok(None) };
     let refuse = |key: &str, reason: String| SettingError { place: lookup.place(key), reason };
-    let config_store = url.parse().map_err(|error| {
-        let error: PlaceError = error;
-        refuse("cluster", error.to_string())
-    })?;
+    let config_store = match &joining {
+        Some(joining) => Place::Quorum(joining.place.clone()),
+        None => url.parse().map_err(|error: PlaceError| refuse("cluster", error.to_string()))?,
+    };
+    let host = joining.as_ref().and_then(Joining::own_host);
     let small = |key| lookup.count(key).and_then(|count| u8::try_from(count).ok());
-    let peer = lookup.address("peer");
-    let off = || refuse("peer", "a node of a cluster is reached by others; give HOST:PORT".into());
+    let peer = match (&host, &lookup.layered("peer").origin) {
+        (Some(_), Origin::Default) => joining::peer(lookup, joining.as_ref()),
+        _ => lookup.address("peer"),
+    };
+    let reason = "a node of a cluster is reached by others; give --peer HOST:PORT";
+    let off = || refuse("peer", reason.into());
     Ok(Some(ClusterConfig {
         config_store,
         peer: peer.ok_or_else(off)?,
-        advertise: lookup.path("advertise").map(|host| host.display().to_string()),
+        advertise: lookup.path("advertise").map(|host| host.display().to_string()).or(host),
+        membership: joining.and_then(Joining::into_membership),
         name: lookup.count("node-id").and_then(|id| u16::try_from(id).ok()),
         copies: small("copies"),
         min_copies: small("min-copies"),
@@ -354,6 +363,8 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
     };
     let no_data =
         config.data.is_none().then(|| "nothing outlives the server; give --data-dir".to_owned());
+    let no_list = lookup.path("join").is_none();
+    let no_list = no_list.then(|| "it is for servers of a list; give --join".to_owned());
     let no_tls = config
         .tls
         .is_none()
@@ -373,6 +384,9 @@ fn without_effect(lookup: &Lookup<'_>, config: &Config) -> Vec<String> {
         ("tls-key", no_tls.clone()),
         ("tls-ca", no_tls.clone()),
         ("tls-auth-clients", no_tls),
+        ("join-as", no_list.clone()),
+        ("cluster-key", no_list.clone()),
+        ("cluster-dir", no_list),
     ];
     let told = rules.into_iter().filter_map(|(key, why)| {
         let origin = &lookup.layered(key).origin;
@@ -488,7 +502,7 @@ impl Lookup<'_> {
         found.expect("every key that is looked up is in the table")
     }
 
-    fn address(&self, key: &str) -> Option<SocketAddr> {
+    pub(super) fn address(&self, key: &str) -> Option<SocketAddr> {
         match self.layered(key).value {
             Value::Address(address) => Some(address),
             _ => None,
@@ -606,7 +620,7 @@ impl Lookup<'_> {
     }
 
     /// The origin of the value, for messages.
-    fn place(&self, key: &str) -> String {
+    pub(super) fn place(&self, key: &str) -> String {
         let layered = self.layered(key);
         match &layered.origin {
             Origin::Flag | Origin::Default | Origin::Preset(_) => {

@@ -20,6 +20,8 @@ pub enum Kind {
     Host,
     /// Names and numbers of hosts, with commas; empty when unset.
     Hosts,
+    /// Hosts of a cluster's servers, each with or without a port, with commas; empty when unset.
+    Servers,
     /// The path of a socket, or `off`.
     SocketPath,
     /// The mode of a file, octal.
@@ -128,7 +130,9 @@ impl Kind {
     pub fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Kind::Address => read_address(text),
-            Kind::Path | Kind::Host | Kind::Hosts if text.is_empty() => Ok(Value::Unset),
+            Kind::Path | Kind::Host | Kind::Hosts | Kind::Servers if text.is_empty() => {
+                Ok(Value::Unset)
+            }
             Kind::Hosts => read_hosts(text),
             Kind::Host if text.contains(['/', ' ']) || text.len() > 253 => {
                 Err(format!("`{text}` is no host: write its name or number, without a port"))
@@ -139,7 +143,9 @@ impl Kind {
             }
             Kind::Mode => read_mode(text),
             Kind::Device => read_device(text),
-            Kind::Path | Kind::Host | Kind::SocketPath => Ok(Value::Path(text.to_owned())),
+            Kind::Path | Kind::Host | Kind::Servers | Kind::SocketPath => {
+                Ok(Value::Path(text.to_owned()))
+            }
             Kind::AutoSize { .. } | Kind::AutoCount { .. } | Kind::SwitchedCount { .. }
                 if text == "auto" =>
             {

@@ -2,6 +2,7 @@
 //! the control thread.
 //!
 //! ```text
+//!  keeping: a member of the config store, a manager              if the servers keep it themselves
 //!  join:    config store ─▶ settings, name                           before the store is opened
 //!  prepare: links, socket, replica store, node, view, channel            before the workers start
 //!  spawn:   the control thread                                   behind them
@@ -37,6 +38,7 @@ use runtime::shared::Shared;
 
 use super::control::{Control, State};
 use super::departure::{self, Asking};
+use super::keeping::{self, Keeping};
 use super::peers::Peers;
 use super::published::Published;
 
@@ -50,6 +52,7 @@ const LIVES_SINCE: Duration = Duration::from_secs(1_767_225_600);
 /// The answer of the config store.
 pub struct Joined {
     config: ClusterConfig,
+    keeping: Option<Keeping>,
     discovery: Discovery,
     found: Receiver<Found>,
     stored: Arc<Stored>,
@@ -61,6 +64,7 @@ pub struct Joined {
 
 /// The parts with which the control thread begins.
 pub struct Prepared {
+    keeping: Option<Keeping>,
     discovery: Discovery,
     found: Receiver<Found>,
     links: Links,
@@ -83,6 +87,8 @@ pub struct ControlThread {
     thread: Option<JoinHandle<()>>,
     /// Ends with it.
     _discovery: Discovery,
+    /// Ends last: the manager may have to hand this node's shards over.
+    _keeping: Option<Keeping>,
 }
 
 fn refused(reason: String) -> StartError {
@@ -91,6 +97,7 @@ fn refused(reason: String) -> StartError {
 
 /// Reads the cluster's settings, and refuses settings that contradict them.
 pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> {
+    let keeping = keeping::start(all, config)?;
     let (channel, ends) = ControlChannel::new(all.threads)
         .map_err(|source| StartError::System { what: "start the control thread", source })?;
     let (told, found) = unbounded();
@@ -109,12 +116,13 @@ pub fn join(all: &Config, config: &ClusterConfig) -> Result<Joined, StartError> 
     let mark = tag.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let owner = Owner { name, mark, cluster: stored.name.clone() };
     let tenant = Tenant { owner, incarnation_min };
-    Ok(Joined { config: config.clone(), discovery, found, stored, channel, ends, tenant })
+    let config = config.clone();
+    Ok(Joined { config, keeping, discovery, found, stored, channel, ends, tenant })
 }
 
 /// Binds the peers' port, and gives the workers their view and channel.
 pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartError> {
-    let Joined { config, discovery, found, stored, channel, ends, tenant } = joined;
+    let Joined { config, keeping, discovery, found, stored, channel, ends, tenant } = joined;
     let tenancy = shared.data().and_then(Data::take_tenancy);
     let incarnation =
         tenancy.as_ref().map_or(tenant.incarnation_min, |tenancy| tenancy.kept.incarnation);
@@ -157,6 +165,7 @@ pub fn prepare(shared: &Arc<Shared>, joined: Joined) -> Result<Prepared, StartEr
     let lease_ns = settings.lease_ns;
     Ok(Prepared {
         peer: peer_text(&config),
+        keeping,
         discovery,
         found,
         links,
@@ -337,7 +346,7 @@ impl ControlThread {
         fabric: Arc<Fabric>,
     ) -> Result<ControlThread, StartError> {
         let failed = |source| StartError::System { what: "start the control thread", source };
-        let Prepared { discovery, found, links, events, landing, node, .. } = prepared;
+        let Prepared { keeping, discovery, found, links, events, landing, node, .. } = prepared;
         let Prepared { peer, inbound_logs, syncing, view, ends, lease_ns, .. } = prepared;
         let is_ended = Arc::new(AtomicBool::new(false));
         let (asking, departure) = departure::departure();
@@ -366,7 +375,8 @@ impl ControlThread {
             .name("control".to_owned())
             .spawn(move || control.run())
             .map_err(failed)?;
-        Ok(ControlThread { asking, is_ended, waker, thread: Some(thread), _discovery: discovery })
+        let (thread, _discovery, _keeping) = (Some(thread), discovery, keeping);
+        Ok(ControlThread { asking, is_ended, waker, thread, _discovery, _keeping })
     }
 
     /// Lets other nodes take over all shards of this one; returns whether they have within the

@@ -30,6 +30,7 @@ enum Fate {
 pub(super) fn cluster() -> ClusterConfig {
     ClusterConfig {
         config_store: cluster_io::Place::File("/".into()),
+        membership: None,
         peer: ([127, 0, 0, 1], 0).into(),
         advertise: None,
         name: Some(2),
